@@ -19,3 +19,9 @@ var ErrInvalid = errors.New("invalid tenant list")
 // ID names a tenant: the unit of isolation and the shard key. ASCII 0x01 to
 // 0x7F, 1 to 255 bytes, no trailing space.
 type ID string
+
+// Set is an immutable list of tenants. The zero value is empty.
+type Set struct{ ids []ID }
+
+// IDs returns a copy, in the order given.
+func (s Set) IDs() []ID { return append([]ID(nil), s.ids...) }
