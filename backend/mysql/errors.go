@@ -1,0 +1,111 @@
+package mysql
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"io"
+	"net"
+	"strings"
+
+	"github.com/go-sql-driver/mysql"
+)
+
+// Error numbers of the servers. The names are theirs, without the prefix ER_.
+const (
+	errUnknownCom         = 1047 // Galera: node not ready, or not in the primary component
+	errConCount           = 1040
+	errServerShutdown     = 1053
+	errDupEntry           = 1062
+	errUnknownError       = 1105 // Vitess, with the reason in the text
+	errNetPacketTooLarge  = 1153
+	errErrorDuringCommit  = 1180 // Galera: certification failed
+	errNoSuchTable        = 1146
+	errCheckread          = 1020 // MariaDB with innodb_snapshot_isolation: the row changed after the snapshot
+	errTooManyUserConns   = 1203
+	errLockWaitTimeout    = 1205 // also a failed NOWAIT on MariaDB
+	errLockDeadlock       = 1213
+	errOptionPrevents     = 1290 // --read-only
+	errQueryInterrupted   = 1317 // Vitess: the transaction was ended by its time limit
+	errReadOnlyTx         = 1792
+	errReadOnlyMode       = 1836
+	errConnectionKilled   = 1927
+	errBadFieldError      = 1054
+	errLockNowait         = 3572 // MySQL 8
+	errServerGoneAway     = 2006
+	errServerLost         = 2013
+	errSavepointNotExists = 1305 // the transaction it belonged to is gone
+)
+
+// class says what may be done about a database error. Every error is
+// classified here and nowhere else.
+type class int
+
+const (
+	// classPermanent errors go to the caller. What does not come from a
+	// database is permanent.
+	classPermanent class = iota
+	// classRetry: the server refused this run of the transaction; the same
+	// again may pass.
+	classRetry
+	// classReconnect: the connection is gone and with it the answer. What was
+	// committed is unknown, so only idempotent work is repeated.
+	classReconnect
+	// classFailover: the connection leads to a server that no longer writes;
+	// drop it.
+	classFailover
+)
+
+func classify(err error) class {
+	if me, ok := errors.AsType[*mysql.MySQLError](err); ok {
+		return classifyNumber(me)
+	}
+	if _, ok := errors.AsType[net.Error](err); ok && !errors.Is(err, context.Canceled) {
+		return classReconnect // dial errors; also context.DeadlineExceeded of the dialer
+	}
+	for _, lost := range []error{driver.ErrBadConn, mysql.ErrInvalidConn, mysql.ErrPktSync, mysql.ErrMalformPkt, io.EOF, io.ErrUnexpectedEOF} {
+		if errors.Is(err, lost) {
+			return classReconnect
+		}
+	}
+	return classPermanent
+}
+
+func classifyNumber(me *mysql.MySQLError) class {
+	switch me.Number {
+	case errCheckread, errLockWaitTimeout, errLockDeadlock, errLockNowait, errErrorDuringCommit, errQueryInterrupted,
+		errSavepointNotExists, errConCount, errTooManyUserConns:
+		return classRetry
+	case errUnknownCom, errServerShutdown, errConnectionKilled, errServerGoneAway, errServerLost:
+		return classReconnect
+	case errOptionPrevents, errReadOnlyTx, errReadOnlyMode:
+		return classFailover
+	}
+	// Vitess wraps what its tablets say: the code tells the kind.
+	switch {
+	case strings.Contains(me.Message, "code = Aborted"):
+		return classRetry
+	case strings.Contains(me.Message, "code = Unavailable"), strings.Contains(me.Message, "code = ClusterEvent"):
+		return classReconnect
+	}
+	return classPermanent
+}
+
+// isNowait tells whether a locking read with NOWAIT found a lock in its way.
+func isNowait(err error) bool { return hasNumber(err, errLockWaitTimeout, errLockNowait) }
+
+// isDuplicate tells whether a unique key was violated.
+func isDuplicate(err error) bool { return hasNumber(err, errDupEntry) }
+
+func hasNumber(err error, numbers ...uint16) bool {
+	me, ok := errors.AsType[*mysql.MySQLError](err)
+	if !ok {
+		return false
+	}
+	for _, n := range numbers {
+		if me.Number == n {
+			return true
+		}
+	}
+	return false
+}
