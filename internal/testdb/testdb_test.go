@@ -31,9 +31,9 @@ func TestMain(m *testing.M) {
 
 func TestDSNNamesAnEmptyDatabaseOfItsOwn(t *testing.T) {
 	a, b := open(t, testdb.DSN(t)), open(t, testdb.DSN(t))
-	exec1(t, a, "CREATE TABLE things (id INT PRIMARY KEY)")
-	exec1(t, b, "CREATE TABLE things (id INT PRIMARY KEY)")
-	exec1(t, a, "INSERT INTO things VALUES (1)")
+	execute(t, a, "CREATE TABLE things (id INT PRIMARY KEY)")
+	execute(t, b, "CREATE TABLE things (id INT PRIMARY KEY)")
+	execute(t, a, "INSERT INTO things VALUES (1)")
 	if n := query[int](t, b, "SELECT COUNT(*) FROM things"); n != 0 {
 		t.Errorf("a row of one database shows in the other: %d rows", n)
 	}
@@ -96,8 +96,8 @@ func TestStartReportsTheServersOwnWords(t *testing.T) {
 func TestCommittedRowsSurviveKill(t *testing.T) {
 	s := testdb.StartServer(t)
 	db := open(t, s.Database(t))
-	exec1(t, db, "CREATE TABLE things (id INT PRIMARY KEY)")
-	exec1(t, db, "INSERT INTO things VALUES (1)")
+	execute(t, db, "CREATE TABLE things (id INT PRIMARY KEY)")
+	execute(t, db, "INSERT INTO things VALUES (1)")
 
 	if err := s.Kill(); err != nil {
 		t.Fatal(err)
@@ -215,7 +215,7 @@ func open(t *testing.T, dsn string) *sql.DB {
 	return db
 }
 
-func exec1(t *testing.T, db *sql.DB, statement string) {
+func execute(t *testing.T, db *sql.DB, statement string) {
 	t.Helper()
 	if _, err := db.ExecContext(t.Context(), statement); err != nil {
 		t.Fatalf("%s: %v", statement, err)

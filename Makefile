@@ -1,0 +1,54 @@
+# Everything a developer or CI runs. It needs Go, git and make; what else is needed is fetched at a pinned version, and a
+# database is found or started by internal/cmd/withdb.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+WITHDB := go run ./internal/cmd/withdb --
+LINTER := go tool -modfile=tools/go.mod golangci-lint
+
+# The race detector needs a C compiler.
+RACE := $(if $(shell command -v "$$(go env CC)"),-race)
+# Shuffling also keeps results from being cached: the suite is about races and a real database.
+TEST := go test $(RACE) -shuffle=on -timeout=20m
+
+.PHONY: help
+help: ## print this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## compile every package
+	go build ./...
+
+.PHONY: test
+test: ## run the whole suite on a real database, with the race detector
+	$(if $(RACE),,@echo 'no C compiler: the race detector is off')
+	$(WITHDB) $(TEST) ./...
+
+.PHONY: cover
+cover: ## run the suite and write its coverage to coverage.html
+	$(WITHDB) $(TEST) -coverpkg=./... -coverprofile=coverage.out ./...
+	go tool cover -html=coverage.out -o coverage.html
+	go tool cover -func=coverage.out | tail -n 1
+
+.PHONY: demo
+demo: ## show a day of landings through the queue; REPLAY=file shows yours
+	$(WITHDB) go run ./examples/demo $(if $(REPLAY),-replay '$(REPLAY)')
+
+.PHONY: lint
+lint: tidy-check ## check format, imports between layers, and what linters know
+	$(LINTER) run
+
+.PHONY: fmt
+fmt: ## format the code
+	$(LINTER) fmt
+
+.PHONY: tidy-check
+tidy-check: ## check that each module lists what it uses
+	git ls-files 'go.mod' '*/go.mod' | while read -r mod; do (cd "$$(dirname "$$mod")" && go mod tidy -diff); done
+
+.PHONY: clean
+clean: ## remove what the other targets left
+	rm -rf bin coverage.out coverage.html
