@@ -77,7 +77,7 @@ func (p StartPosition) String() string {
 const (
 	DefaultMaxInFlight       = 128
 	DefaultBatchSize         = 100
-	DefaultPollInterval      = 45 * time.Millisecond
+	DefaultPollInterval      = 50 * time.Millisecond
 	DefaultVisibilityTimeout = 30 * time.Second
 	DefaultLeaseDuration     = 15 * time.Second
 	DefaultMaxAttempts       = 10
@@ -120,7 +120,7 @@ type SubscriptionConfig struct {
 	BatchSize int
 
 	// PollInterval is the time between looks for work while there is none.
-	// Work published in the same process is noticed at once. Default 45 ms,
+	// Work published in the same process is noticed at once. Default 50 ms,
 	// 1 ms to 1 min. With more than 1,000 tenants the pace is lowered so that
 	// idling stays below 25 statements a second.
 	PollInterval time.Duration

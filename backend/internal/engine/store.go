@@ -198,7 +198,9 @@ type DeadLetter struct {
 type Settled struct {
 	// Lost: the lease is somebody else's now and nothing was written.
 	Lost bool
-	// Drained: the partition left no row, the lease is gone.
+	// Drained: nothing is pending here for this group and the lease is gone.
+	// The partition left no row, unless Stored tells that its messages wait
+	// for other groups.
 	Drained bool
 	// Watermark and Stored as they are now.
 	Watermark uint64

@@ -1,0 +1,204 @@
+package engine
+
+import (
+	"context"
+	"time"
+
+	"github.com/tenantmq/tenantmq/backend"
+)
+
+// dispatch hands messages over, one at a time: who is slow to receive holds up
+// nothing but receiving.
+func (s *Subscription) dispatch() {
+	defer close(s.deliveries)
+	for {
+		s.mu.Lock()
+		d := s.pick(time.Now())
+		s.mu.Unlock()
+		if d == nil {
+			select {
+			case <-s.dispatchKick:
+			case <-s.stopping:
+				return
+			}
+			continue
+		}
+		if !s.hand(d) {
+			return
+		}
+	}
+}
+
+// hand waits until d is received or revoked. It returns false when stopping.
+func (s *Subscription) hand(d *delivery) bool {
+	for {
+		select {
+		case s.deliveries <- d:
+			s.mu.Lock()
+			s.pending = nil
+			if !d.done && !d.over && !d.extended { // the time spent waiting for the receiver is not the handler's
+				d.e.deadline = time.Now().Add(s.o.Config.VisibilityTimeout)
+			}
+			s.mu.Unlock()
+			return true
+		case <-s.stopping:
+			s.mu.Lock()
+			s.unpick()
+			s.mu.Unlock()
+			return false
+		case <-s.dispatchKick:
+			s.mu.Lock()
+			gone := d.over
+			if !gone && (d.p.leaving || d.p.t.paused) {
+				s.unpick()
+				gone = true
+			}
+			if gone {
+				s.pending = nil
+			}
+			s.mu.Unlock()
+			if gone {
+				return true
+			}
+		}
+	}
+}
+
+// pick chooses the next message: tenants in turn, each by its weight (a deficit
+// round robin; Shreedhar and Varghese, Efficient Fair Queuing using Deficit
+// Round-Robin, SIGCOMM 1995, with a cost of one a message), and within a tenant
+// its ready partitions in turn.
+func (s *Subscription) pick(now time.Time) *delivery {
+	for !s.halted && s.inflight < s.o.Config.MaxInFlight && s.ring.len() > 0 {
+		t := s.ring.items[s.ring.head]
+		if t.paused || t.ready.len() == 0 {
+			s.ring.pop()
+			t.inRing, t.credit = false, t.weight
+			if s.hungry(t) {
+				s.offer(t)
+			}
+			continue
+		}
+		p := t.ready.pop()
+		p.inReady = false
+		if p.dropped || p.leaving || p.draining {
+			continue
+		}
+		if !p.expires.After(now) {
+			s.lose(p)
+			continue
+		}
+		e, _ := p.next(now, s.strict(), s.o.Config.Retry.MaxAttempts)
+		if e == nil {
+			s.touch(p, now)
+			continue
+		}
+		if t.credit--; t.credit <= 0 {
+			t.credit = t.weight
+			s.ring.pop()
+			s.ring.push(t)
+		}
+		d := s.begin(p, e, now)
+		s.touch(p, now)
+		if t.ready.len() < s.target()/2 && s.hungry(t) {
+			s.offer(t)
+		}
+		return d
+	}
+	return nil
+}
+
+// begin makes the delivery of an entry.
+func (s *Subscription) begin(p *partition, e *entry, now time.Time) *delivery {
+	e.deliveries++
+	d := &delivery{s: s, p: p, e: e, msg: e.msg, attempt: e.deliveries}
+	d.ctx, d.cancel = context.WithCancelCause(s.ctx)
+	e.d, e.status, e.barrier = d, out, false
+	e.deadline = now.Add(s.o.Config.VisibilityTimeout)
+	p.outs++
+	s.inflight++
+	s.pending = d
+	s.alarm(p, e.deadline)
+	s.met.delivered.Inc(1)
+	return d
+}
+
+// unpick takes the pending delivery back: nobody has received it.
+func (s *Subscription) unpick() {
+	d := s.pending
+	s.pending = nil
+	if d == nil || d.over {
+		return
+	}
+	p, e := d.p, d.e
+	s.supersede(p, e, backend.ErrClosed)
+	e.deliveries--
+	e.status = waiting
+	if i, ok := p.find(e.offset); ok {
+		p.scan = min(p.scan, i)
+	}
+	s.touch(p, time.Now())
+}
+
+// watchAlarms looks after partitions whose time has come.
+func (s *Subscription) watchAlarms() {
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		s.mu.Lock()
+		now := time.Now()
+		for p := s.alarms.due(now); p != nil; p = s.alarms.due(now) {
+			s.attend(p, now)
+		}
+		wait := time.Hour
+		if len(s.alarms) > 0 {
+			wait = s.alarms[0].wakeAt.Sub(now)
+		}
+		s.mu.Unlock()
+		timer.Reset(wait)
+		select {
+		case <-timer.C:
+		case <-s.alarmKick:
+		case <-s.quitting:
+			return
+		}
+	}
+}
+
+// attend ends visibility timeouts, gives up a lease that was not renewed, and
+// goes on with whatever waited.
+func (s *Subscription) attend(p *partition, now time.Time) {
+	if p.dropped {
+		return
+	}
+	if !p.expires.After(now) {
+		s.lose(p)
+		return
+	}
+	next := p.expires
+	if p.outs > 0 {
+		for _, e := range p.entries {
+			if e.status != out {
+				continue
+			}
+			if e.deadline.After(now) {
+				if e.deadline.Before(next) {
+					next = e.deadline
+				}
+				continue
+			}
+			if e.d == s.pending { // not received yet
+				e.deadline = now.Add(s.o.Config.VisibilityTimeout)
+				continue
+			}
+			s.met.lapses.Inc(1)
+			s.supersede(p, e, backend.ErrLeaseLost)
+			p.fail(e, "visibility timeout of "+s.o.Config.VisibilityTimeout.String()+" ended without an answer",
+				s.o.Config.Retry, func(time.Duration) time.Duration { return 0 }, now)
+			e.status = writing
+			p.writes++
+		}
+	}
+	s.alarm(p, next)
+	s.touch(p, now)
+}

@@ -1,0 +1,279 @@
+package engine
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/tenantmq/tenantmq/tenants"
+)
+
+const (
+	// controlEvery bounds the age of what is known of members and pauses.
+	controlEvery = 500 * time.Millisecond
+	// controlChunk is the number of tenants one control statement covers.
+	controlChunk = 500
+	// collectChunk is the number of passed partitions looked at at a time.
+	collectChunk = 100
+	// keepWorkers is the number of tenants looked after at once.
+	keepWorkers = 4
+)
+
+// keep does what has to be done in time whether or not there is work.
+func (s *Subscription) keep() {
+	every := min(max(s.o.Config.LeaseRenewal/4, 5*time.Millisecond), 250*time.Millisecond)
+	ticker := time.NewTicker(every)
+	defer ticker.Stop()
+	purgeAt := time.Now().Add(s.o.Config.LeaseDuration)
+	for {
+		select {
+		case <-ticker.C:
+		case <-s.keepKick:
+		case <-s.quitting:
+			s.release()
+			return
+		}
+		s.release()
+		s.renew()
+		s.beat()
+		s.control()
+		s.garbage()
+		if now := time.Now(); now.After(purgeAt) {
+			purgeAt = now.Add(2 * s.o.Config.LeaseDuration)
+			for list := range slices.Chunk(s.list, tenantChunk) {
+				if err := s.o.Store.Purge(s.ctx, list); err != nil {
+					s.faults.report("purge", "", err)
+				}
+			}
+		}
+		s.nudge()
+	}
+}
+
+// each runs work for several tenants, a few at a time.
+func each[T any](items []T, work func(T)) {
+	if len(items) == 1 {
+		work(items[0])
+		return
+	}
+	var wg sync.WaitGroup
+	next := make(chan T)
+	for range min(keepWorkers, len(items)) {
+		wg.Go(func() {
+			for item := range next {
+				work(item)
+			}
+		})
+	}
+	for _, item := range items {
+		next <- item
+	}
+	close(next)
+	wg.Wait()
+}
+
+type due[T any] struct {
+	t    *tenant
+	list []T
+}
+
+// release gives back what was handed over to other members.
+func (s *Subscription) release() {
+	s.mu.Lock()
+	byTenant := make(map[*tenant][]Release)
+	for _, p := range s.releases {
+		byTenant[p.t] = append(byTenant[p.t], Release{Lease: p.lease(), Forget: p.idle()})
+	}
+	s.releases = nil
+	s.mu.Unlock()
+	var work []due[Release]
+	for t, list := range byTenant {
+		for chunk := range slices.Chunk(list, leaseChunk) {
+			work = append(work, due[Release]{t, chunk})
+		}
+	}
+	each(work, func(w due[Release]) {
+		if err := s.o.Store.Release(s.ctx, w.t.id, w.list); err != nil {
+			s.faults.report("release", w.t.id, err) // it will expire
+		}
+	})
+}
+
+// renew prolongs the leases that are due.
+func (s *Subscription) renew() {
+	now := time.Now()
+	s.mu.Lock()
+	var work []due[Lease]
+	for _, t := range s.tenants {
+		var list []Lease
+		for _, p := range t.parts {
+			if !p.renewAt.After(now) {
+				list = append(list, p.lease())
+			}
+		}
+		for chunk := range slices.Chunk(list, leaseChunk) {
+			work = append(work, due[Lease]{t, chunk})
+		}
+	}
+	s.mu.Unlock()
+	each(work, func(w due[Lease]) {
+		asked := time.Now()
+		lost, err := s.o.Store.Renew(s.ctx, w.t.id, w.list)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if err != nil {
+			s.faults.report("renew", w.t.id, err) // at the next tick again, until the lease has expired
+			return
+		}
+		for _, lease := range w.list {
+			p := w.t.parts[lease.Key]
+			switch {
+			case p == nil || p.epoch != lease.Epoch || p.settling && slices.Contains(lost, lease.Key):
+				// Drained, dropped or acquired anew meanwhile; a settlement
+				// under way will tell.
+			case slices.Contains(lost, lease.Key):
+				s.lose(p)
+			default:
+				p.expires = asked.Add(s.o.Config.LeaseDuration)
+				p.renewAt = asked.Add(s.o.Config.LeaseRenewal)
+			}
+		}
+	})
+}
+
+// beat tells the others of tenants with work that we are there, and takes the
+// word back when a tenant has had none for a lease duration.
+func (s *Subscription) beat() {
+	now := time.Now()
+	s.mu.Lock()
+	var alive, gone []*tenant
+	for id, t := range s.tenants {
+		switch {
+		case t.active() || len(t.passed) > 0:
+			t.activeAt = now
+			if now.Sub(t.beatAt) >= s.o.Config.LeaseRenewal && !s.halted {
+				alive = append(alive, t)
+			}
+		case now.Sub(t.activeAt) > s.o.Config.LeaseDuration && !t.inRing && !t.inAdvance && !t.advancing && !t.inSettle && t.settlers == 0:
+			delete(s.tenants, id)
+			if !t.beatAt.IsZero() {
+				gone = append(gone, t)
+			}
+		}
+	}
+	s.mu.Unlock()
+	each(alive, func(t *tenant) {
+		if err := s.o.Store.Beat(s.ctx, t.id); err != nil {
+			s.faults.report("beat", t.id, err)
+			return
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if t.beatAt.IsZero() {
+			t.controlAt = time.Time{} // see ourselves
+		}
+		t.beatAt = now
+	})
+	each(gone, func(t *tenant) {
+		if err := s.o.Store.Leave(s.ctx, t.id); err != nil {
+			s.faults.report("leave", t.id, err) // it will expire
+		}
+	})
+}
+
+// control reads members and pauses of tenants with work, and starts the
+// handover of partitions beyond our share.
+func (s *Subscription) control() {
+	now := time.Now()
+	every := min(controlEvery, s.o.Config.LeaseRenewal)
+	s.mu.Lock()
+	var list []tenants.ID
+	for id, t := range s.tenants {
+		if t.active() && now.Sub(t.controlAt) >= every {
+			list = append(list, id)
+		}
+	}
+	s.mu.Unlock()
+	for chunk := range slices.Chunk(list, controlChunk) {
+		got, err := s.o.Store.Control(s.ctx, chunk)
+		if err != nil {
+			s.faults.report("control", "", err)
+			return
+		}
+		s.mu.Lock()
+		for _, id := range chunk {
+			if t := s.tenants[id]; t != nil {
+				s.apply(t, got[id], now)
+			}
+		}
+		s.mu.Unlock()
+	}
+}
+
+func (s *Subscription) apply(t *tenant, c Control, now time.Time) {
+	t.controlAt = now
+	t.setMembers(c.Members)
+	if c.Paused != t.paused {
+		t.paused = c.Paused
+		s.o.Logger.Info("deliveries paused or resumed by an operator", zap.String("tenant", string(t.id)), zap.Bool("paused", c.Paused))
+		kick(s.dispatchKick)
+		if !c.Paused {
+			s.join(t)
+			s.offer(t)
+		}
+	}
+	for _, p := range t.surplus(now) {
+		p.leaving = true
+		kick(s.dispatchKick) // it may be the one about to be handed over
+		s.touch(p, now)
+	}
+}
+
+// garbage collects messages that only waited for other groups.
+func (s *Subscription) garbage() {
+	now := time.Now()
+	s.mu.Lock()
+	var work []due[Passed]
+	for _, t := range s.tenants {
+		if len(t.passed) == 0 || now.Sub(t.collectAt) < min(s.o.Config.LeaseDuration, 5*time.Second) {
+			continue
+		}
+		t.collectAt = now
+		var list []Passed
+		for key, mark := range t.passed { // a random part of them, if there are many
+			if list = append(list, Passed{Key: key, Watermark: mark.watermark, Stored: mark.stored}); len(list) == collectChunk {
+				break
+			}
+		}
+		work = append(work, due[Passed]{t, list})
+	}
+	s.mu.Unlock()
+	each(work, func(w due[Passed]) {
+		stale, err := s.o.Store.Collect(s.ctx, w.t.id, w.list)
+		if err != nil {
+			s.faults.report("collect", w.t.id, err)
+			return
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for _, key := range stale {
+			delete(w.t.passed, key) // acquire it and see
+		}
+	})
+}
+
+// nudge takes up what had to wait: for handlers, or after an error.
+func (s *Subscription) nudge() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, t := range s.tenants {
+		if t.fetch.len()+t.wanted.len() > 0 && !t.paused {
+			s.offer(t)
+		}
+		if t.dirty.len() > 0 {
+			s.offerSettle(t)
+		}
+	}
+}
