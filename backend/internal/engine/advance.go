@@ -177,7 +177,7 @@ func (s *Subscription) fetch(t *tenant, now time.Time) error {
 			continue
 		}
 		p.inFetch = false
-		r := Range{Key: p.key, After: p.fetched, Limit: limit}
+		r := Range{Key: p.key, After: p.fetched, Through: Unbounded, Limit: limit}
 		if len(p.late) > 0 {
 			r = Range{Key: p.key, Only: p.late, Limit: len(p.late)}
 		} else if p.claimed > p.fetched && p.claimed < p.tail {
@@ -246,7 +246,7 @@ func (s *Subscription) take(p *partition, r Range, f Fetched, tail uint64, now t
 	switch {
 	case !f.Exhausted:
 		p.tail = max(p.tail, p.fetched)
-	case r.Through > 0:
+	case r.Through != Unbounded:
 		p.fetched = max(p.fetched, r.Through)
 	case p.tail == tail: // nothing was announced while we read
 		p.tail = max(p.fetched, p.watermark)

@@ -5,6 +5,7 @@ package engine
 
 import (
 	"context"
+	"math"
 	"time"
 
 	"github.com/tenantmq/tenantmq/backend"
@@ -139,6 +140,9 @@ type Claim struct {
 	Lease
 	Offset uint64
 }
+
+// Unbounded as Range.Through asks for everything there is.
+const Unbounded = math.MaxUint64
 
 // Range asks for messages with offsets above After and at most Through, or for
 // those listed in Only.
