@@ -12,11 +12,32 @@ package backendtest
 
 import (
 	"database/sql"
+	"slices"
 	"testing"
 
 	"github.com/tenantmq/tenantmq/backend"
 	"github.com/tenantmq/tenantmq/tenants"
 )
+
+// Run runs the suite.
+func Run(t *testing.T, f Factory) {
+	for _, c := range slices.Concat(
+		publishCases, transactionCases, identifierCases, orderCases, retryCases, postponeCases, deadLetterCases,
+		redriveCases, groupCases, visibilityCases, crashCases, rebalanceCases, stopCases, closeCases, pauseCases,
+		tenantCases, pollCases, drainCases, damageCases,
+	) {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			c.run(newStage(t, f))
+		})
+	}
+}
+
+// testCase is one guarantee.
+type testCase struct {
+	name string
+	run  func(*stage)
+}
 
 // Queue is what passes the suite.
 type Queue interface {
@@ -49,9 +70,9 @@ type Storage interface {
 	// PublishTx then has to return ErrNotSupported.
 	DB() *sql.DB
 
-	// MaxPayload is the configured cap of a payload in bytes, and that of all
-	// metadata of a message together. At most 4 MiB, or the suite takes long.
-	MaxPayload() int
+	// Limits are the configured caps in bytes of a payload and of a message's
+	// metadata. A payload of more than 4 MiB would make the suite slow.
+	Limits() (payload, metadata int)
 
 	// Delete removes one stored message behind the queue's back, named by its
 	// tenant, topic, partition key and id, and nothing else of it.

@@ -1,0 +1,194 @@
+package backendtest
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/tenantmq/tenantmq/backend"
+	"github.com/tenantmq/tenantmq/tenants"
+)
+
+var rebalanceCases = []testCase{
+	{"PartitionsAreSharedFairly", fairShare},
+	{"StrictHandoverUnderLoad", func(s *stage) { handover(s, backend.Strict) }},
+	{"RelaxedHandoverUnderLoad", func(s *stage) { handover(s, backend.Relaxed) }},
+	{"ReleasedPartitionsAreTakenAtOnce", releasedAtOnce},
+}
+
+// rounds publishes one message a round into every partition and holds all of a
+// round's deliveries until they are out together, so that it can be told who
+// has what.
+type rounds struct {
+	s          *stage
+	p          *process
+	partitions []partition
+
+	mu      sync.Mutex
+	release map[string]chan struct{} // by message id
+	all     []backend.Message
+}
+
+func (r *rounds) handler(d *delivery) {
+	r.mu.Lock()
+	release := r.release[d.Message().ID]
+	r.mu.Unlock()
+	select {
+	case <-release:
+		d.done()
+	case <-r.s.ctx.Done():
+	}
+}
+
+// play plays a round and returns how many of a tenant's partitions each
+// consumer held.
+func (r *rounds) play() map[tenants.ID]map[string]int {
+	r.s.Helper()
+	id := fmt.Sprintf("round %d", len(r.all)/len(r.partitions))
+	release := make(chan struct{})
+	defer close(release)
+	r.mu.Lock()
+	r.release[id] = release
+	r.mu.Unlock()
+	var batch []backend.Message
+	for _, p := range r.partitions {
+		batch = append(batch, message(p.tenant, p.key, id))
+	}
+	r.all = append(r.all, r.s.publish(r.p, batch...)...)
+	round := func(e event) bool { return e.verb == delivered && e.msg.ID == id }
+	r.s.within("one delivery from every partition", func(l timeline) bool { return len(l.only(round)) >= len(batch) })
+	held := make(map[tenants.ID]map[string]int)
+	for _, e := range r.s.history.log().only(round) {
+		if held[e.msg.Tenant] == nil {
+			held[e.msg.Tenant] = make(map[string]int)
+		}
+		held[e.msg.Tenant][e.consumer]++
+	}
+	return held
+}
+
+// until plays rounds until every tenant's partitions are shared as wanted.
+func (r *rounds) until(what string, share map[*consumer][2]int) {
+	r.s.Helper()
+	for range 200 {
+		held := r.play()
+		fits := true
+		for _, counts := range held {
+			for c, between := range share {
+				fits = fits && counts[c.name] >= between[0] && counts[c.name] <= between[1]
+			}
+		}
+		if fits {
+			return
+		}
+		r.s.history.notef("shares %v", held)
+	}
+	r.s.Fatalf("not within 200 rounds: %s", what)
+}
+
+func fairShare(s *stage) {
+	a, b := s.tenant("a"), s.tenant("b")
+	r := &rounds{s: s, p: s.open(), release: make(map[string]chan struct{})}
+	for k := range 7 {
+		r.partitions = append(r.partitions, partition{a, topic, fmt.Sprintf("key%d", k)}, partition{b, topic, fmt.Sprintf("key%d", k)})
+	}
+	cfg := quick(backend.Strict)
+	cfg.LeaseDuration = 3 * quickLease
+	join := func() *consumer { return s.subscribe(s.open(a, b), cfg).handle(r.handler) }
+
+	first := join()
+	r.until("the only one has all", map[*consumer][2]int{first: {7, 7}})
+	second := join()
+	r.until("two have half each", map[*consumer][2]int{first: {3, 4}, second: {3, 4}})
+	third := join()
+	r.until("three have a third each", map[*consumer][2]int{first: {2, 3}, second: {2, 3}, third: {2, 3}})
+	s.within("all acked", func(l timeline) bool { return l.settledAll(r.all) })
+	second.stop()
+	r.until("the others take over what the second had", map[*consumer][2]int{first: {3, 4}, third: {3, 4}})
+	s.within("all acked", func(l timeline) bool { return l.settledAll(r.all) })
+	first.stop()
+	r.until("the last has all", map[*consumer][2]int{third: {7, 7}})
+	s.within("all acked", func(l timeline) bool { return l.settledAll(r.all) })
+	third.stop()
+	l := s.history.log()
+	s.faultless(l.exactlyOnce(r.all), l.attemptsIn(1), l.inOrder(backend.Strict), l.oneAtATime())
+	s.gone(a, b)
+}
+
+// handover lets subscribers come and go while there is a backlog.
+func handover(s *stage, ordering backend.Ordering) {
+	const partitions, backlog = 12, 400
+	a, b := s.tenant("a"), s.tenant("b")
+	publisher := s.open()
+	cfg := quick(ordering)
+	cfg.LeaseDuration = 3 * quickLease
+	cfg.BatchSize = 10
+	join := func() *consumer { return s.subscribe(s.open(a, b), cfg).ackAll() }
+
+	var msgs []backend.Message
+	// until keeps a backlog until each of the consumers has had more deliveries.
+	until := func(more int, consumers ...*consumer) {
+		s.Helper()
+		had := func(l timeline, c *consumer) int { return len(l.only(by(c.name), is(delivered))) }
+		before := make(map[*consumer]int)
+		for _, c := range consumers {
+			before[c] = had(s.history.log(), c)
+		}
+		for range 100 {
+			var batch []backend.Message
+			for k := range 10 * partitions {
+				tenant := a
+				if k%3 == 0 {
+					tenant = b
+				}
+				batch = append(batch, message(tenant, fmt.Sprintf("key%02d", k%partitions), fmt.Sprintf("%05d", len(msgs)+k)))
+			}
+			msgs = append(msgs, s.publish(publisher, batch...)...)
+			enough := func(l timeline) bool {
+				for _, c := range consumers {
+					if had(l, c) < before[c]+more {
+						return false
+					}
+				}
+				return true
+			}
+			s.within("the backlog shrinks", func(l timeline) bool { return enough(l) || len(msgs)-len(l.only(is(acked))) < backlog })
+			if enough(s.history.log()) {
+				return
+			}
+		}
+		s.Fatalf("not everybody had %d deliveries", more)
+	}
+
+	first := join()
+	until(100, first)
+	second := join()
+	until(100, second)
+	third := join()
+	until(100, first, third)
+	first.stop()
+	until(100, second, third)
+	third.stop()
+	until(100, second)
+	s.within("all acked", func(l timeline) bool { return l.settledAll(msgs) })
+	l := s.history.log()
+	s.faultless(l.exactlyOnce(msgs), l.attemptsIn(1), l.inOrder(ordering))
+	if ordering == backend.Strict {
+		s.faultless(l.oneAtATime())
+	}
+	s.finish(second, a, b)
+}
+
+// releasedAtOnce would wait for minutes if a stopped subscriber's leases had
+// to run out.
+func releasedAtOnce(s *stage) {
+	a := s.tenant("a")
+	cfg := backend.SubscriptionConfig{Group: group, LeaseDuration: 10 * patience, LeaseRenewal: patience / 30}
+	msgs := s.publish(s.open(), messages(a, "key", 10)...)
+	for _, m := range msgs {
+		c := s.subscribe(s.open(a), cfg)
+		c.expect(m).done()
+		c.stop()
+	}
+	s.faultless(s.history.log().attemptsIn(1))
+	s.gone(a)
+}
