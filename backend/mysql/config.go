@@ -49,6 +49,11 @@ type Config struct {
 	// the database does not answer. It is independent of the callers'
 	// contexts, who share the transaction. Default 30 s, 10 ms to 1 h.
 	PublishTimeout time.Duration
+
+	// ExternalSchema is for tables that another tool has made from [Schema]
+	// without the version table, as on Vitess: Verify looks for tables and
+	// columns in place of the version.
+	ExternalSchema bool
 }
 
 func (c Config) withDefaults() Config {

@@ -3,6 +3,10 @@ package mysql
 import (
 	"context"
 	"database/sql"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
 
 	"github.com/uber-go/tally/v4"
 	"go.uber.org/zap"
@@ -18,9 +22,9 @@ type Params struct {
 	// right settings. The queue never closes it.
 	DB *sql.DB
 	// Reserve is a second pool of the same database, for PublishTx alone. Nil:
-	// one or two connections are taken from DB and kept aside until Close, so
-	// that callers whose transactions hold the rest of the pool are not blocked
-	// by their own publishing. The queue never closes it.
+	// Verify keeps one connection of DB aside until Close (unless DB has no
+	// other), so that callers whose transactions hold the rest of the pool are
+	// not blocked by their own publishing. The queue never closes it.
 	Reserve *sql.DB
 	// Tenants are those that Subscribe consumes for. Publishing needs none.
 	Tenants tenants.Set
@@ -29,19 +33,49 @@ type Params struct {
 	Scope   tally.Scope // nil: none
 }
 
-// Queue implements [backend.Queue] and [backend.Admin].
+// Queue implements [backend.Queue] and [backend.Admin]. It is safe for
+// concurrent use.
+//
+// Its goroutines: the publish runners of [lanes], which exist while there is
+// something to publish, and for each subscription those of the engine and one
+// that waits for its end. Close waits for all of them.
 type Queue struct {
 	db      *sql.DB
+	reserve *reserve
 	tenants tenants.Set
 	cfg     Config
 	log     *zap.Logger
 	scope   tally.Scope
 	metrics metrics
+	hooks   hooks
 	hub     engine.Hub
+
+	verified  atomic.Bool
+	verifying chan struct{} // held by whoever verifies lazily
+
+	ctx    context.Context // of the publish transactions
+	cancel context.CancelFunc
+	lanes  lanes
+
+	mu       sync.Mutex
+	closing  bool // no new subscriptions
+	sealed   bool // no new calls at all
+	calls    sync.WaitGroup
+	subs     map[*engine.Subscription]struct{}
+	watchers sync.WaitGroup // one a subscription
+	closed   chan struct{}  // closed when Close is through
+	closeErr error
 }
 
 type metrics struct {
-	retries tally.Counter
+	retries, published, duplicates, transactions, fences, raises tally.Counter
+}
+
+// hooks are for the tests that show what the protocol is for.
+type hooks struct {
+	fenceOff bool
+	// inserted runs in a publish transaction, after its insert.
+	inserted func(*sql.Tx)
 }
 
 // NewQueue does no I/O. It returns a [backend.FieldError] for what it refuses.
@@ -53,16 +87,89 @@ func NewQueue(p Params) (*Queue, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	q := &Queue{db: p.DB, tenants: p.Tenants, cfg: cfg, log: p.Logger, scope: p.Scope}
+	q := &Queue{
+		db: p.DB, reserve: newReserve(p.DB, p.Reserve), tenants: p.Tenants, cfg: cfg, log: p.Logger, scope: p.Scope,
+		verifying: make(chan struct{}, 1),
+		subs:      make(map[*engine.Subscription]struct{}),
+		closed:    make(chan struct{}),
+	}
 	if q.log == nil {
 		q.log = zap.NewNop()
 	}
 	if q.scope == nil {
 		q.scope = tally.NoopScope
 	}
-	q.metrics.retries = q.scope.Counter("transaction_retries")
+	q.metrics = metrics{
+		retries:      q.scope.Counter("transaction_retries"),
+		published:    q.scope.Counter("published"),
+		duplicates:   q.scope.Counter("publish_duplicates"),
+		transactions: q.scope.Counter("publish_transactions"),
+		fences:       q.scope.Counter("publish_fenced"),
+		raises:       q.scope.Counter("offset_counter_raised"),
+	}
+	q.ctx, q.cancel = context.WithCancel(context.Background())
+	q.lanes = lanes{
+		commit: q.commit, maxRows: cfg.MaxBatchRows, maxSize: cfg.MaxBatchBytes,
+		byTenant: make(map[tenants.ID]*lane),
+	}
 	return q, nil
 }
 
-// ready checks the server once, before the first use.
-func (q *Queue) ready(ctx context.Context) error { panic("not yet") }
+// enter counts a call in, for Close to wait for, and makes its context end when
+// Close runs out of time. It returns [backend.ErrClosed] once closed.
+func (q *Queue) enter(ctx context.Context) (_ context.Context, leave func(), err error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.sealed {
+		return nil, nil, backend.ErrClosed
+	}
+	q.calls.Add(1)
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(q.ctx, func() { cancel(backend.ErrClosed) })
+	return ctx, func() {
+		stop()
+		cancel(nil)
+		q.calls.Done()
+	}, nil
+}
+
+// Close implements [backend.Queue]. In order: 1. no new subscriptions; 2. those
+// that are there stop, while their handlers may still publish; 3. no new calls,
+// and those under way finish; 4. when ctx ends first, their transactions are
+// cut off; 5. the connection kept aside goes back. Params.DB stays open.
+func (q *Queue) Close(ctx context.Context) error {
+	q.mu.Lock()
+	first := !q.closing
+	q.closing = true
+	q.mu.Unlock()
+	if !first {
+		select {
+		case <-q.closed:
+			return q.closeErr
+		case <-ctx.Done():
+			return fmt.Errorf("wait for another Close: %w", context.Cause(ctx))
+		}
+	}
+	defer close(q.closed)
+
+	q.closeErr = q.stopSubscriptions(ctx)
+	q.mu.Lock()
+	q.sealed = true
+	q.mu.Unlock()
+	idle := make(chan struct{})
+	go func() {
+		defer close(idle)
+		q.calls.Wait()
+		q.lanes.runners.Wait()
+	}()
+	select {
+	case <-idle:
+	case <-ctx.Done():
+		q.cancel()
+		<-idle
+		q.closeErr = errors.Join(q.closeErr, fmt.Errorf("calls under way were cut off: %w", context.Cause(ctx)))
+	}
+	q.cancel()
+	q.reserve.close()
+	return q.closeErr
+}

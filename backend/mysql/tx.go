@@ -43,10 +43,10 @@ func (q *Queue) retry(ctx context.Context, fn func() error) error {
 		case err == nil:
 			return nil
 		case ctx.Err() != nil:
-			if errors.Is(err, ctx.Err()) {
-				return err
+			if cause := context.Cause(ctx); !errors.Is(err, cause) {
+				return fmt.Errorf("%w, after: %w", cause, err)
 			}
-			return fmt.Errorf("%w, after: %w", context.Cause(ctx), err)
+			return err
 		case classify(err) == classPermanent:
 			return err
 		case attempt == txAttempts:
@@ -61,8 +61,8 @@ func (q *Queue) retry(ctx context.Context, fn func() error) error {
 	}
 }
 
-// runTx runs fn in one transaction. A connection whose state is in doubt, or
-// that leads to a read-only server, does not go back to the pool.
+// runTx runs fn in one transaction. A connection that leads to a read-only
+// server, or whose rollback failed, does not go back to the pool.
 func runTx(ctx context.Context, db *sql.DB, fn func(*sql.Tx) error) (err error) {
 	conn, err := db.Conn(ctx)
 	if err != nil {
@@ -78,15 +78,17 @@ func runTx(ctx context.Context, db *sql.DB, fn func(*sql.Tx) error) (err error) 
 		if committed {
 			return
 		}
-		if rollbackErr := tx.Rollback(); rollbackErr != nil && !errors.Is(rollbackErr, sql.ErrTxDone) {
+		if undoErr := tx.Rollback(); undoErr != nil && !errors.Is(undoErr, sql.ErrTxDone) {
 			drop(conn)
+			return
 		}
+		dropIfBroken(conn, err) // not before: the transaction holds the connection
 	}()
 	if err := fn(tx); err != nil {
-		return dropIfBroken(conn, err)
+		return err
 	}
 	if err := tx.Commit(); err != nil {
-		return dropIfBroken(conn, err)
+		return err
 	}
 	committed = true
 	return nil
@@ -99,7 +101,8 @@ func dropIfBroken(conn *sql.Conn, err error) error {
 	return err
 }
 
-// drop makes the pool close the connection instead of keeping it.
+// drop makes the pool close the connection instead of keeping it. No
+// transaction may be open on it.
 func drop(conn *sql.Conn) {
 	_ = conn.Raw(func(any) error { return driver.ErrBadConn })
 }

@@ -1,10 +1,14 @@
+-- +goose NO TRANSACTION
 -- +goose Up
+
+-- DDL commits by itself: a run cut short must be able to start again, hence
+-- IF NOT EXISTS.
 
 -- Messages in order of offset within (tenant, topic, partition_key).
 -- PRIMARY serves discovery (group-by skip scan), fetch, the watermark and every delete.
 -- uq_message serves idempotent publish and reading receipts back.
 -- idx_offset is required by InnoDB for the AUTO_INCREMENT column; no query uses it.
-CREATE TABLE queue_messages (
+CREATE TABLE IF NOT EXISTS queue_messages (
   tenant          VARCHAR(255) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
   topic           VARCHAR(255) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
   partition_key   VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
@@ -29,7 +33,7 @@ CREATE TABLE queue_messages (
 
 -- What a group knows of a message it has not passed: failures, postponements,
 -- and settlements ahead of the watermark. Most messages never have a row.
-CREATE TABLE queue_delivery_state (
+CREATE TABLE IF NOT EXISTS queue_delivery_state (
   tenant          VARCHAR(255) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
   consumer_group  VARCHAR(255) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
   topic           VARCHAR(255) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
@@ -46,7 +50,7 @@ CREATE TABLE queue_delivery_state (
 
 -- Watermarks. The row with an empty partition_key registers the group for
 -- (tenant, topic) and holds the position of partitions without a row.
-CREATE TABLE queue_offsets (
+CREATE TABLE IF NOT EXISTS queue_offsets (
   tenant          VARCHAR(255) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
   topic           VARCHAR(255) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
   partition_key   VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
@@ -59,7 +63,7 @@ CREATE TABLE queue_offsets (
 
 -- Who works on a partition. lease_epoch rises with every change of owner, also
 -- across a deletion of the row, since it starts from the clock.
-CREATE TABLE queue_partition_leases (
+CREATE TABLE IF NOT EXISTS queue_partition_leases (
   tenant           VARCHAR(255) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
   consumer_group   VARCHAR(255) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
   topic            VARCHAR(255) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
@@ -74,7 +78,7 @@ CREATE TABLE queue_partition_leases (
   PRIMARY KEY (tenant, consumer_group, topic, partition_key)
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin;
 
-CREATE TABLE queue_subscriber_heartbeats (
+CREATE TABLE IF NOT EXISTS queue_subscriber_heartbeats (
   tenant           VARCHAR(255) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
   consumer_group   VARCHAR(255) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
   topic            VARCHAR(255) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
@@ -86,8 +90,8 @@ CREATE TABLE queue_subscriber_heartbeats (
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin;
 
 -- +goose Down
-DROP TABLE queue_subscriber_heartbeats;
-DROP TABLE queue_partition_leases;
-DROP TABLE queue_offsets;
-DROP TABLE queue_delivery_state;
-DROP TABLE queue_messages;
+DROP TABLE IF EXISTS queue_subscriber_heartbeats;
+DROP TABLE IF EXISTS queue_partition_leases;
+DROP TABLE IF EXISTS queue_offsets;
+DROP TABLE IF EXISTS queue_delivery_state;
+DROP TABLE IF EXISTS queue_messages;

@@ -1,0 +1,207 @@
+package mysql
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"fmt"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/tenantmq/tenantmq/backend"
+)
+
+// Settings of a pool made by [Open]. Change them on the pool; [sql.DB] has the
+// methods.
+const (
+	// DefaultMaxOpenConns is also the number of connections kept open idle.
+	DefaultMaxOpenConns    = 32
+	DefaultConnMaxLifetime = 5 * time.Minute
+)
+
+// Timeouts of a pool made by [Open], unless the DSN has others.
+const (
+	DefaultConnectTimeout = 10 * time.Second // timeout
+	DefaultReadTimeout    = 60 * time.Second // readTimeout, above the server's innodb_lock_wait_timeout of 50 s
+	DefaultWriteTimeout   = 30 * time.Second // writeTimeout
+)
+
+// OpenOption changes what [Open] does.
+type OpenOption func(*connector)
+
+// ServerIsolation leaves the isolation level as the server sets it, for a
+// server that refuses to have it set (vtgate over MariaDB). Verify checks it
+// all the same.
+func ServerIsolation() OpenOption {
+	return func(c *connector) { c.isolate = false }
+}
+
+// Open makes a pool with the settings the queue needs, from a DSN of
+// github.com/go-sql-driver/mysql with a database name. It does no I/O.
+//
+// Connections ask for REPEATABLE READ when they open, speak utf8mb4 compared
+// by code point, and are dropped when they lead to a read-only server. A DSN
+// that says otherwise is refused with a [backend.FieldError] that names the
+// key. No error, neither of Open nor of the pool, shows the password; they name
+// the server as user@host:port/database.
+func Open(dsn string, opts ...OpenOption) (*sql.DB, error) {
+	given, err := dsnParams(dsn)
+	if err != nil {
+		return nil, err
+	}
+	cfg, err := parseDSN(dsn)
+	if err != nil {
+		return nil, err
+	}
+	cfg.InterpolateParams = true // one round trip a statement
+	cfg.ClientFoundRows = true
+	cfg.ParseTime = true
+	cfg.RejectReadOnly = true
+	cfg.Loc = time.UTC
+	setDefault(&cfg.Collation, "utf8mb4_bin")
+	if _, ok := given["maxAllowedPacket"]; !ok {
+		cfg.MaxAllowedPacket = 0 // ask the server
+	}
+	setDefault(&cfg.Timeout, DefaultConnectTimeout)
+	setDefault(&cfg.ReadTimeout, DefaultReadTimeout)
+	setDefault(&cfg.WriteTimeout, DefaultWriteTimeout)
+
+	inner, err := mysql.NewConnector(cfg)
+	if err != nil {
+		return nil, &backend.FieldError{Field: "dsn", Value: target(cfg), Rule: err.Error()}
+	}
+	c := &connector{Connector: inner, target: target(cfg), isolate: true}
+	for _, o := range opts {
+		o(c)
+	}
+	db := sql.OpenDB(c)
+	db.SetMaxOpenConns(DefaultMaxOpenConns)
+	db.SetMaxIdleConns(DefaultMaxOpenConns)
+	db.SetConnMaxLifetime(DefaultConnMaxLifetime)
+	return db, nil
+}
+
+// connector asks for the isolation level on each new connection. The statement
+// is the same on every server, while the variable is not: transaction_isolation
+// on MySQL and MariaDB from 11.1, tx_isolation on MariaDB before.
+type connector struct {
+	driver.Connector
+	target  string
+	isolate bool
+}
+
+func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
+	conn, err := c.Connector.Connect(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("connect to %s: %w", c.target, err)
+	}
+	if !c.isolate {
+		return conn, nil
+	}
+	if _, err := conn.(driver.ExecerContext).ExecContext(ctx, stmtIsolation, nil); err != nil {
+		_ = conn.Close()
+		return nil, fmt.Errorf("ask %s for REPEATABLE READ: %w", c.target, err)
+	}
+	return conn, nil
+}
+
+// target names a server without its password.
+func target(cfg *mysql.Config) string {
+	return fmt.Sprintf("%s@%s/%s", cfg.User, cfg.Addr, cfg.DBName)
+}
+
+func parseDSN(dsn string) (*mysql.Config, error) {
+	cfg, err := mysql.ParseDSN(dsn)
+	switch {
+	case err == nil && strings.Contains(cfg.DBName, "@"):
+		return nil, errUnreadableDSN
+	case err == nil && cfg.DBName == "":
+		return nil, &backend.FieldError{Field: "dsn", Value: target(cfg), Rule: "names no database; " + wantDSN}
+	case err == nil:
+		return cfg, nil
+	case strings.Contains(dsnTail(dsn), "@"):
+		return nil, errUnreadableDSN
+	}
+	return nil, &backend.FieldError{Field: "dsn", Rule: strings.TrimPrefix(err.Error(), "invalid DSN: ") + "; " + wantDSN}
+}
+
+const wantDSN = "want user:password@tcp(host:port)/database"
+
+// errUnreadableDSN answers a DSN whose last slash seems to belong to its
+// password: nothing of it can be shown.
+var errUnreadableDSN = &backend.FieldError{Field: "dsn", Rule: "cannot be read; " + wantDSN}
+
+// dsnTail is what the driver takes for database and parameters.
+func dsnTail(dsn string) string { return dsn[strings.LastIndexByte(dsn, '/')+1:] }
+
+// dsnParams returns the parameters of a DSN as they are written, after
+// refusing those that would break the queue.
+func dsnParams(dsn string) (map[string]string, error) {
+	given := make(map[string]string)
+	_, list, _ := strings.Cut(dsnTail(dsn), "?")
+	if strings.Contains(list, "@tcp(") || strings.Contains(list, "@unix(") {
+		return nil, errUnreadableDSN
+	}
+	for pair := range strings.SplitSeq(list, "&") {
+		key, value, found := strings.Cut(pair, "=")
+		if !found {
+			continue
+		}
+		if unescaped, err := url.QueryUnescape(value); err == nil {
+			value = unescaped
+		}
+		given[key] = value
+		if rule := refuseParam(key, value); rule != "" {
+			return nil, &backend.FieldError{Field: "dsn parameter " + key, Value: fmt.Sprintf("%q", value), Rule: rule + "; remove it"}
+		}
+	}
+	return given, nil
+}
+
+// refuseParam says why a DSN parameter would break the queue, "" if it would
+// not.
+func refuseParam(key, value string) string {
+	word := strings.ToLower(strings.Trim(value, `'"`))
+	off := word == "false" || word == "0" || word == "off"
+	switch key {
+	case "parseTime", "clientFoundRows", "interpolateParams", "rejectReadOnly", "autocommit":
+		if off {
+			return "the queue needs it on"
+		}
+	case "loc":
+		if value != "UTC" {
+			return "the queue keeps all times in UTC"
+		}
+	case "timeTruncate":
+		return "nothing may cut times short"
+	case "strict": // the driver panics
+		return "the driver no longer knows it"
+	case "charset":
+		if word != "utf8mb4" {
+			return "identifiers are utf8mb4"
+		}
+	case "collation":
+		if !strings.HasPrefix(word, "utf8mb4_") {
+			return "identifiers are utf8mb4"
+		}
+	case "transaction_isolation", "tx_isolation":
+		if strings.ReplaceAll(word, " ", "-") != "repeatable-read" {
+			return "the queue loses messages below REPEATABLE READ and deadlocks above"
+		}
+	case "sql_mode":
+		if !isStrict(word) {
+			return "without STRICT_TRANS_TABLES the server would cut values short instead of refusing them"
+		}
+	}
+	return ""
+}
+
+// isStrict tells whether an sql_mode refuses values that do not fit.
+func isStrict(mode string) bool {
+	mode = strings.ToUpper(mode)
+	return strings.Contains(mode, "STRICT_TRANS_TABLES") || strings.Contains(mode, "STRICT_ALL_TABLES") ||
+		strings.Contains(mode, "TRADITIONAL")
+}
