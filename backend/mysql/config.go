@@ -14,6 +14,7 @@ const (
 	DefaultMaxBatchRows   = 1_000
 	DefaultMaxBatchBytes  = 4 << 20
 	DefaultPublishTimeout = 30 * time.Second
+	DefaultGroupRetention = 7 * 24 * time.Hour
 )
 
 // Bounds of [Config].
@@ -26,6 +27,9 @@ const (
 	MaxMaxBatchBytes  = 64 << 20
 	MinPublishTimeout = 10 * time.Millisecond
 	MaxPublishTimeout = time.Hour
+	// MinGroupRetention leaves room for the hourly renewal of registrations.
+	MinGroupRetention = 3 * time.Hour
+	MaxGroupRetention = 10 * 365 * 24 * time.Hour
 )
 
 // Config of a [Queue]. The zero value of every field means its default.
@@ -50,6 +54,11 @@ type Config struct {
 	// contexts, who share the transaction. Default 30 s, 10 ms to 1 h.
 	PublishTimeout time.Duration
 
+	// GroupRetention is how long messages wait for a consumer group without
+	// subscribers. Then it is dropped, as by DropGroup, by the subscribers of the
+	// topic's other groups. Default 7 days, 3 h to 10 years.
+	GroupRetention time.Duration
+
 	// ExternalSchema is for tables that another tool has made from [Schema]
 	// without the version table, as on Vitess: Verify looks for tables and
 	// columns in place of the version.
@@ -62,6 +71,7 @@ func (c Config) withDefaults() Config {
 	setDefault(&c.MaxBatchRows, DefaultMaxBatchRows)
 	setDefault(&c.MaxBatchBytes, DefaultMaxBatchBytes)
 	setDefault(&c.PublishTimeout, DefaultPublishTimeout)
+	setDefault(&c.GroupRetention, DefaultGroupRetention)
 	return c
 }
 
@@ -72,6 +82,7 @@ func (c Config) validate() error {
 		checkRange("max batch rows", c.MaxBatchRows, 1, MaxMaxBatchRows),
 		checkRange("max batch bytes", c.MaxBatchBytes, MinMaxBatchBytes, MaxMaxBatchBytes),
 		checkRange("publish timeout", c.PublishTimeout, MinPublishTimeout, MaxPublishTimeout),
+		checkRange("group retention", c.GroupRetention, MinGroupRetention, MaxGroupRetention),
 	} {
 		if err != nil {
 			return err

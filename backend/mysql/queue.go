@@ -68,7 +68,7 @@ type Queue struct {
 }
 
 type metrics struct {
-	retries, published, duplicates, transactions, fences, raises tally.Counter
+	retries, published, duplicates, transactions, fences, raises, groupsExpired tally.Counter
 }
 
 // hooks are for the tests that show what the protocol is for.
@@ -100,12 +100,13 @@ func NewQueue(p Params) (*Queue, error) {
 		q.scope = tally.NoopScope
 	}
 	q.metrics = metrics{
-		retries:      q.scope.Counter("transaction_retries"),
-		published:    q.scope.Counter("published"),
-		duplicates:   q.scope.Counter("publish_duplicates"),
-		transactions: q.scope.Counter("publish_transactions"),
-		fences:       q.scope.Counter("publish_fenced"),
-		raises:       q.scope.Counter("offset_counter_raised"),
+		retries:       q.scope.Counter("transaction_retries"),
+		published:     q.scope.Counter("published"),
+		duplicates:    q.scope.Counter("publish_duplicates"),
+		transactions:  q.scope.Counter("publish_transactions"),
+		fences:        q.scope.Counter("publish_fenced"),
+		raises:        q.scope.Counter("offset_counter_raised"),
+		groupsExpired: q.scope.Counter("groups_expired"),
 	}
 	q.ctx, q.cancel = context.WithCancel(context.Background())
 	q.lanes = lanes{

@@ -1,0 +1,266 @@
+package mysql
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tenantmq/tenantmq/backend/internal/engine"
+	"github.com/tenantmq/tenantmq/tenants"
+)
+
+// holder is what is known of a lease row.
+type holder struct {
+	epoch uint64
+	left  time.Duration // not positive: expired or released
+}
+
+// Acquire implements [engine.Store]. Leases that others hold validly are read
+// and never written to.
+func (s *store) Acquire(ctx context.Context, tenant tenants.ID, candidates []engine.Candidate) (engine.Acquired, error) {
+	before, err := s.holders(ctx, tenant, candidates)
+	if err != nil {
+		return engine.Acquired{}, s.wrap(tenant, "read the leases", err)
+	}
+	denied := make(map[string]time.Duration)
+	var free []engine.Candidate
+	for _, c := range candidates {
+		if left := before[c.Key].left; left > 0 {
+			denied[c.Key] = left
+		} else {
+			free = append(free, c)
+		}
+	}
+	result := engine.Acquired{Denied: denied}
+	if len(free) == 0 {
+		return result, nil
+	}
+	slices.SortFunc(free, func(a, b engine.Candidate) int { return strings.Compare(a.Key, b.Key) })
+
+	// The lease rows are locked before anything is read, so the transaction's
+	// snapshot holds all that a former owner has committed: he cannot settle any
+	// more.
+	err = s.q.inTx(ctx, func(tx *sql.Tx) error {
+		if err := s.lease(ctx, tx, tenant, free); err != nil {
+			return err
+		}
+		result = engine.Acquired{Denied: denied}
+		base, err := s.position(ctx, tx, tenant, &result.Paused)
+		if err != nil {
+			return err
+		}
+		if err := s.grants(ctx, tx, tenant, free, before, base, &result); err != nil {
+			return err
+		}
+		return s.states(ctx, tx, tenant, result.Grants)
+	})
+	if err != nil {
+		return engine.Acquired{}, s.wrap(tenant, fmt.Sprintf("acquire %d partitions", len(free)), err)
+	}
+	return result, nil
+}
+
+func (s *store) holders(ctx context.Context, tenant tenants.ID, candidates []engine.Candidate) (map[string]holder, error) {
+	holders := make(map[string]holder, len(candidates))
+	for chunk := range slices.Chunk(candidates, listKeys) {
+		var key string
+		var epoch uint64
+		var left int64
+		q := newQuery(len(chunk), stmtHolders, string(tenant), s.group, s.topic).in(keysOf(chunk)...)
+		err := s.each(ctx, q, []any{&key, &epoch, &left}, func() {}, func() { holders[key] = holder{epoch, fromMillis(left)} })
+		if err != nil {
+			return nil, err
+		}
+	}
+	return holders, nil
+}
+
+func keysOf(candidates []engine.Candidate) []any {
+	keys := make([]any, len(candidates))
+	for i, c := range candidates {
+		keys[i] = c.Key
+	}
+	return keys
+}
+
+// lease takes the rows that are missing, expired or released.
+func (s *store) lease(ctx context.Context, tx *sql.Tx, tenant tenants.ID, free []engine.Candidate) error {
+	duration := millis(s.cfg.LeaseDuration)
+	for chunk := range slices.Chunk(free, listKeys) {
+		q := newQuery(4*len(chunk), stmtLease)
+		for i, c := range chunk {
+			q.item(i, ", ", leaseRow, string(tenant), s.group, s.topic, c.Key, s.name, s.instance, duration, c.Claim)
+		}
+		if err := q.add(stmtLeaseEnd).exec(ctx, tx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// position reads where the group stands in partitions where it has no
+// watermark. A group that an operator dropped while it is subscribed begins
+// again with what is stored.
+func (s *store) position(ctx context.Context, tx *sql.Tx, tenant tenants.ID, paused *bool) (uint64, error) {
+	var base uint64
+	found := false
+	q := newQuery(0, stmtPosition, string(tenant), s.topic, s.group)
+	if err := q.each(ctx, tx, []any{&base, paused}, func() { found = true }); err != nil || found {
+		return base, err
+	}
+	return 0, newQuery(0, stmtRegister, string(tenant), s.topic, s.group, 0).exec(ctx, tx)
+}
+
+// grants reads back whose the leases are. Those that are ours under the epoch
+// they had before were not taken now.
+func (s *store) grants(
+	ctx context.Context, tx *sql.Tx, tenant tenants.ID, free []engine.Candidate, before map[string]holder, base uint64, result *engine.Acquired,
+) error {
+	for chunk := range slices.Chunk(free, listKeys) {
+		var g engine.Grant
+		var mine bool
+		var left int64
+		var mark sql.Null[uint64]
+		q := newQuery(len(chunk), stmtGrants, s.name, s.instance, string(tenant), s.group, s.topic).in(keysOf(chunk)...)
+		err := q.each(ctx, tx, []any{&g.Key, &g.Epoch, &mine, &left, &g.Suspect, &mark}, func() {
+			if !mine || g.Epoch == before[g.Key].epoch {
+				result.Denied[g.Key] = max(fromMillis(left), time.Millisecond)
+				return
+			}
+			g.Watermark, g.Stored = base, mark.Valid
+			if mark.Valid {
+				g.Watermark = mark.V
+			}
+			grant := g
+			if grant.Suspect <= grant.Watermark {
+				grant.Suspect = 0
+			}
+			result.Grants = append(result.Grants, grant)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// states adds the delivery states above the watermarks.
+func (s *store) states(ctx context.Context, tx *sql.Tx, tenant tenants.ID, grants []engine.Grant) error {
+	for chunk := range slices.Chunk(grants, listKeys) {
+		byKey := make(map[string]*engine.Grant, len(chunk))
+		keys := make([]any, len(chunk))
+		for i := range chunk {
+			byKey[chunk[i].Key], keys[i] = &chunk[i], chunk[i].Key
+		}
+		var key string
+		var st engine.State
+		var delay int64
+		var lastError sql.Null[string]
+		for rows := maxRead; rows == maxRead; {
+			q := newQuery(len(chunk), stmtStates, string(tenant), s.group, s.topic).in(keys...)
+			if key != "" {
+				q.add(statesBehind, key, key, st.Offset)
+			}
+			rows = 0
+			dest := []any{&key, &st.Offset, &st.Settled, &st.Barrier, &st.Attempts, &st.Deliveries, &delay, &lastError}
+			err := q.add(statesPage, maxRead).each(ctx, tx, dest, func() {
+				rows++
+				g := byKey[key]
+				if g == nil || st.Offset <= g.Watermark {
+					return
+				}
+				st.Delay, st.Error = max(fromMillis(delay), 0), lastError.V
+				g.States = append(g.States, st)
+			})
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Renew implements [engine.Store].
+func (s *store) Renew(ctx context.Context, tenant tenants.ID, leases []engine.Lease) (lost []string, err error) {
+	for chunk := range chunksByKey(leases, leaseKey) {
+		renew := s.ofOwner(newQuery(len(chunk), stmtRenew, millis(s.cfg.LeaseDuration)), tenant, chunk)
+		if err := s.exec(ctx, renew); err != nil {
+			return nil, s.wrap(tenant, fmt.Sprintf("renew %d leases", len(chunk)), err)
+		}
+		var l engine.Lease
+		held := make(map[engine.Lease]bool, len(chunk))
+		q := s.ofOwner(newQuery(len(chunk), stmtHeld), tenant, chunk)
+		err := s.each(ctx, q, []any{&l.Key, &l.Epoch}, func() {}, func() { held[l] = true })
+		if err != nil {
+			return nil, s.wrap(tenant, "read renewed leases", err)
+		}
+		for _, l := range chunk {
+			if !held[l] {
+				lost = append(lost, l.Key)
+			}
+		}
+	}
+	return lost, nil
+}
+
+// Release implements [engine.Store].
+func (s *store) Release(ctx context.Context, tenant tenants.ID, releases []engine.Release) error {
+	var keep, forget []engine.Lease
+	for _, r := range releases {
+		if r.Forget {
+			forget = append(forget, r.Lease)
+		} else {
+			keep = append(keep, r.Lease)
+		}
+	}
+	for _, part := range []struct {
+		statement string
+		leases    []engine.Lease
+	}{{stmtRelease, keep}, {stmtForget, forget}} {
+		for chunk := range chunksByKey(part.leases, leaseKey) {
+			if err := s.exec(ctx, s.ofOwner(newQuery(len(chunk), part.statement), tenant, chunk)); err != nil {
+				return s.wrap(tenant, fmt.Sprintf("release %d leases", len(chunk)), err)
+			}
+		}
+	}
+	return nil
+}
+
+// Claim implements [engine.Store].
+func (s *store) Claim(ctx context.Context, tenant tenants.ID, claims []engine.Claim) error {
+	for chunk := range chunksByKey(claims, func(c engine.Claim) string { return c.Key }) {
+		q := newQuery(3*len(chunk), stmtClaim)
+		leases := make([]engine.Lease, len(chunk))
+		for i, c := range chunk {
+			q.add(claimCase, c.Key, c.Offset)
+			leases[i] = c.Lease
+		}
+		if err := s.exec(ctx, s.ofOwner(q.add(claimEnd), tenant, leases)); err != nil {
+			return s.wrap(tenant, fmt.Sprintf("claim messages of %d partitions", len(chunk)), err)
+		}
+	}
+	return nil
+}
+
+// ofOwner ends a statement on leases with the condition that they are still
+// held as given.
+func (s *store) ofOwner(q *query, tenant tenants.ID, leases []engine.Lease) *query {
+	q.add(ofOwner, string(tenant), s.group, s.topic, s.name, s.instance)
+	for i, l := range leases {
+		q.item(i, " OR ", ofEpoch, l.Key, l.Epoch)
+	}
+	return q.add(")")
+}
+
+func leaseKey(l engine.Lease) string { return l.Key }
+
+// chunksByKey sorts a copy by key, so that all statements lock in one order,
+// and cuts it into lists of conditions.
+func chunksByKey[T any](list []T, key func(T) string) func(yield func([]T) bool) {
+	sorted := slices.SortedFunc(slices.Values(list), func(a, b T) int { return cmp.Compare(key(a), key(b)) })
+	return slices.Chunk(sorted, listTerms)
+}

@@ -1,0 +1,152 @@
+package mysql
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/tenantmq/tenantmq/tenants"
+)
+
+// removal are messages of a partition to be deleted, in order of offset.
+type removal struct {
+	key     string
+	offsets []uint64
+	// exact: others may be stored between these, and must stay.
+	exact bool
+}
+
+// dropByRange is how many messages of a partition make a statement of their own
+// worthwhile.
+const dropByRange = 20
+
+// drop deletes messages in order of partition keys.
+func (s *store) drop(ctx context.Context, db querier, tenant tenants.ID, removals []removal) error {
+	q, terms := (*query)(nil), 0
+	flush := func() error {
+		if terms == 0 {
+			return nil
+		}
+		n := terms
+		terms = 0
+		if err := q.add(")").exec(ctx, db); err != nil {
+			return fmt.Errorf("delete %d messages: %w", n, err)
+		}
+		return nil
+	}
+	for _, r := range removals {
+		if n := len(r.offsets); n > dropByRange && !r.exact {
+			byRange := newQuery(0, stmtDropRange, string(tenant), s.topic, r.key, r.offsets[0]-1, r.offsets[n-1], n)
+			if err := byRange.exec(ctx, db); err != nil {
+				return fmt.Errorf("delete %d messages of partition key %q: %w", n, r.key, err)
+			}
+			continue
+		}
+		for _, offset := range r.offsets {
+			if terms == listTerms {
+				if err := flush(); err != nil {
+					return err
+				}
+			}
+			if terms == 0 {
+				q = newQuery(listTerms, stmtDrop, string(tenant), s.topic)
+			}
+			q.item(terms, " OR ", dropTerm, r.key, offset)
+			terms++
+		}
+	}
+	return flush()
+}
+
+// passedMessages lists stored messages up to the offsets given by partition
+// key, at most maxRemove in all.
+func (s *store) passedMessages(ctx context.Context, db querier, tenant tenants.ID, upTo map[string]uint64) (map[string][]uint64, error) {
+	passed := make(map[string][]uint64)
+	left := maxRemove
+	for chunk := range slices.Chunk(slices.Sorted(maps.Keys(upTo)), listTerms) {
+		if left == 0 {
+			break
+		}
+		q := newQuery(len(chunk), stmtPassed, string(tenant), s.topic)
+		for i, key := range chunk {
+			q.item(i, " OR ", passedTerm, key, upTo[key])
+		}
+		var key string
+		var offset uint64
+		err := q.add(passedPage, left).each(ctx, db, []any{&key, &offset}, func() {
+			passed[key] = append(passed[key], offset)
+			left--
+		})
+		if err != nil {
+			return nil, fmt.Errorf("list messages that all groups have passed: %w", err)
+		}
+	}
+	return passed, nil
+}
+
+// mark is a watermark row.
+type mark struct {
+	key, group string
+	acked      uint64
+}
+
+// dropMarks deletes watermarks, but those that have moved.
+func (s *store) dropMarks(ctx context.Context, db querier, tenant tenants.ID, list []mark) error {
+	slices.SortFunc(list, func(a, b mark) int { return strings.Compare(a.key+"\x00"+a.group, b.key+"\x00"+b.group) })
+	for chunk := range slices.Chunk(list, listTerms) {
+		q := newQuery(2*len(chunk), stmtDropMarks, string(tenant), s.topic)
+		for i, m := range chunk {
+			q.item(i, " OR ", markTerm, m.key, m.group, m.acked)
+		}
+		if err := q.add(")").exec(ctx, db); err != nil {
+			return fmt.Errorf("delete %d watermarks: %w", len(chunk), err)
+		}
+	}
+	return nil
+}
+
+// idleMarks returns the watermarks in some partitions that hold nothing back,
+// given the first stored offset of each: no message at or below them is stored,
+// and no subscriber of their group (but the one left out) has a lease to base
+// decisions on them. The leases stay away until commit.
+func (s *store) idleMarks(
+	ctx context.Context, db querier, tenant tenants.ID, m marks, keys []string, heads map[string]uint64, except string,
+) ([]mark, error) {
+	var idle []mark
+	for _, key := range keys {
+		head, waiting := heads[key]
+		for group, acked := range m.stored[key] {
+			if group != except && (!waiting || head > acked) {
+				idle = append(idle, mark{key, group, acked})
+			}
+		}
+	}
+	// The plain read spares those that are leased a lock and us the wait.
+	for _, lock := range []string{"", lockInShare} {
+		leased, err := s.leased(ctx, db, tenant, idle, lock)
+		if err != nil {
+			return nil, err
+		}
+		idle = slices.DeleteFunc(idle, func(m mark) bool { return leased[mark{key: m.key, group: m.group}] })
+	}
+	return idle, nil
+}
+
+func (s *store) leased(ctx context.Context, db querier, tenant tenants.ID, list []mark, lock string) (map[mark]bool, error) {
+	leased := make(map[mark]bool)
+	for chunk := range slices.Chunk(list, listTerms) {
+		groups, keys := make(map[string]bool), make(map[string]bool)
+		for _, m := range chunk {
+			groups[m.group], keys[m.key] = true, true
+		}
+		var m mark
+		q := newQuery(len(groups)+len(keys), stmtLeased, string(tenant), s.topic).in(anys(slices.Sorted(maps.Keys(groups)))...).
+			add(leasedKeys).in(anys(slices.Sorted(maps.Keys(keys)))...).add(lock)
+		if err := q.each(ctx, db, []any{&m.key, &m.group}, func() { leased[m] = true }); err != nil {
+			return nil, fmt.Errorf("read the leases of other groups: %w", err)
+		}
+	}
+	return leased, nil
+}
