@@ -143,7 +143,7 @@ func insertAbove(ctx context.Context, db querier, tenant tenants.ID, e *fencedEr
 		key = "-"
 	}
 	_, err := db.ExecContext(ctx, stmtRaise, string(tenant), topic, key, e.above+1, rand.Text())
-	if err != nil {
+	if err != nil && !isDuplicate(err) { // it is there already
 		return fmt.Errorf("raise the counter of offsets above %d: %w", e.above, err)
 	}
 	return nil
