@@ -1,0 +1,69 @@
+// Package docs checks that what the documents show is so.
+package docs
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+const root = "../.."
+
+// TestReadmeServiceCompiles builds the whole service of the README, which is to
+// stay within 25 lines.
+func TestReadmeServiceCompiles(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(root, "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, ok := strings.Cut(string(text), "```go\npackage main\n")
+	service, _, closed := strings.Cut(rest, "```")
+	if !ok || !closed {
+		t.Fatal("README.md shows no package main")
+	}
+	service = "package main\n" + service
+	lines := 0
+	for line := range strings.Lines(service) {
+		if strings.TrimSpace(line) != "" {
+			lines++
+		}
+	}
+	if lines > 25 {
+		t.Errorf("the README's service has %d lines of code, more than 25", lines)
+	}
+	file := filepath.Join(t.TempDir(), "main.go")
+	if err := os.WriteFile(file, []byte(service), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	build := exec.CommandContext(t.Context(), "go", "vet", file)
+	build.Dir = root
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+}
+
+// TestLinksLeadSomewhere follows the relative links of all documents.
+func TestLinksLeadSomewhere(t *testing.T) {
+	docs, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, doc := range append(docs, filepath.Join(root, "README.md"), filepath.Join(root, "CHANGELOG.md")) {
+		text, err := os.ReadFile(doc)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, part := range strings.Split(string(text), "](")[1:] {
+			target, _, _ := strings.Cut(part, ")")
+			target, _, _ = strings.Cut(target, "#")
+			if target == "" || strings.Contains(target, "://") {
+				continue
+			}
+			if _, err := os.Stat(filepath.Join(filepath.Dir(doc), target)); err != nil {
+				t.Errorf("%s links to %s, which is not there", doc, target)
+			}
+		}
+	}
+}
