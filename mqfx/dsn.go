@@ -1,0 +1,56 @@
+package mqfx
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/go-sql-driver/mysql"
+)
+
+// DSN is a data source name of the MySQL driver,
+// user:password@tcp(host:3306)/database?param=value. However it is printed,
+// logged or marshalled it shows as user@host:3306/database; string(dsn) is the
+// one way to the whole.
+type DSN string
+
+// unreadable stands for a DSN that the driver cannot read.
+const unreadable = "(unreadable DSN)"
+
+// String never shows the password or the parameters. What the driver cannot
+// read is not shown at all, since nobody can say which part is the password.
+func (d DSN) String() string {
+	if d == "" {
+		return ""
+	}
+	path := strings.LastIndexByte(string(d), '/')
+	if path < 0 {
+		return unreadable
+	}
+	bare := string(d)
+	if params := strings.IndexByte(bare[path:], '?'); params >= 0 {
+		bare = bare[:path+params]
+	}
+	cfg, err := mysql.ParseDSN(bare)
+	if err != nil || strings.Contains(cfg.Net, ":") || strings.Contains(cfg.DBName, "@") {
+		return unreadable // a forgotten @ or / makes parts of the password the network or the database
+	}
+	addr := cfg.Addr + "/" + cfg.DBName
+	if cfg.User == "" {
+		return addr
+	}
+	return cfg.User + "@" + addr
+}
+
+// Format implements [fmt.Formatter]: the wrong verb must not reveal more.
+func (d DSN) Format(f fmt.State, verb rune) {
+	if verb == 'q' || verb == 'v' && f.Flag('#') {
+		fmt.Fprintf(f, "%q", d.String())
+		return
+	}
+	_, _ = io.WriteString(f, d.String())
+}
+
+// MarshalText implements [encoding.TextMarshaler], for JSON, YAML and
+// structured logs.
+func (d DSN) MarshalText() ([]byte, error) { return []byte(d.String()), nil }

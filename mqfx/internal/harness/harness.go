@@ -1,0 +1,20 @@
+// Package harness is how mqfxtest tells mqfx that a test is running.
+package harness
+
+import (
+	"go.uber.org/zap"
+
+	"github.com/tenantmq/tenantmq/backend/memory"
+	"github.com/tenantmq/tenantmq/tenants"
+)
+
+// Memory, supplied to an application, puts its queue into the process and cuts
+// it off from the process's surroundings: neither environment, command line nor
+// working directory say anything.
+type Memory struct {
+	// Tenants and Logger apply where the application hands in none.
+	Tenants tenants.Set
+	Logger  *zap.Logger
+	// Opened is told the queue when the application starts.
+	Opened func(*memory.Queue)
+}

@@ -1,0 +1,219 @@
+package mqfx
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"go.uber.org/config"
+	"gopkg.in/yaml.v2"
+
+	"github.com/tenantmq/tenantmq/backend"
+)
+
+// What the module reads of its process.
+const (
+	// EnvConfig lists overlays, separated by commas, later ones winning. The
+	// argument -config does the same and replaces it.
+	EnvConfig = "MQ_CONFIG"
+	// EnvDSN overrides mq.dsn and mq.dsn_file.
+	EnvDSN = "MQ_DSN"
+	// BaseFile is read first wherever it exists, relative to the working
+	// directory.
+	BaseFile = "config/base.yaml"
+)
+
+// process is where a configuration is looked for.
+type process struct {
+	args   []string
+	lookup func(string) (string, bool)
+}
+
+// files returns the configuration files in the order in which later ones win.
+func (p process) files() ([]file, error) {
+	var list []file
+	switch _, err := os.Stat(BaseFile); {
+	case err == nil:
+		list = append(list, file{path: BaseFile})
+	case !errors.Is(err, fs.ErrNotExist):
+		return nil, err
+	}
+	source := "-config"
+	overlays, given, err := configArg(p.args)
+	if err != nil {
+		return nil, err
+	}
+	if !given {
+		source = EnvConfig
+		overlays, _ = p.lookup(EnvConfig)
+	}
+	for path := range strings.SplitSeq(overlays, ",") {
+		if path = strings.TrimSpace(path); path != "" {
+			list = append(list, file{path: path, source: source})
+		}
+	}
+	return list, nil
+}
+
+// configArg finds -config in a command line without claiming it: flags belong
+// to the application, which may parse the same line as it likes.
+func configArg(args []string) (value string, given bool, err error) {
+	var values []string
+	for i, arg := range args {
+		if arg == "--" {
+			break
+		}
+		name, value, inline := strings.Cut(arg, "=")
+		if name != "-config" && name != "--config" {
+			continue
+		}
+		if !inline {
+			if i+1 == len(args) {
+				return "", false, &backend.FieldError{Field: "-config", Rule: "names no file; write -config a.yaml,b.yaml"}
+			}
+			value = args[i+1]
+		}
+		values = append(values, value)
+	}
+	return strings.Join(values, ","), len(values) > 0, nil
+}
+
+// file is a configuration file and who named it.
+type file struct {
+	path, source string
+}
+
+// read returns the file's bytes once they fit the shape of [Config], together
+// with its sections; both are nil for a file without content.
+func (f file) read() ([]byte, map[any]any, error) {
+	text, err := os.ReadFile(f.path)
+	if err != nil {
+		if f.source != "" {
+			return nil, nil, fmt.Errorf("configuration file named by %s: %w", f.source, err)
+		}
+		return nil, nil, fmt.Errorf("configuration file: %w", err)
+	}
+	var content, more any
+	documents := yaml.NewDecoder(bytes.NewReader(text))
+	documents.SetStrict(true)
+	switch err := documents.Decode(&content); {
+	case errors.Is(err, io.EOF):
+		return nil, nil, nil
+	case err != nil:
+		return nil, nil, fmt.Errorf("%s: %w", f.path, err)
+	}
+	if err := documents.Decode(&more); !errors.Is(err, io.EOF) {
+		return nil, nil, fmt.Errorf("%s: a second document behind --- would be ignored; move it to a file of its own", f.path)
+	}
+	if err := checkFile(content); err != nil {
+		return nil, nil, inFile(f.path, err)
+	}
+	return text, content.(map[any]any), nil
+}
+
+// inFile puts the file's name before each of joined errors.
+func inFile(path string, err error) error {
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	var errs []error
+	for _, err := range joined.Unwrap() {
+		errs = append(errs, fmt.Errorf("%s: %w", path, err))
+	}
+	return errors.Join(errs...)
+}
+
+// load merges files and environment into an effective configuration.
+func (p process) load(files []file) (Config, error) {
+	var (
+		errs    []error
+		found   = make(map[any]any)
+		sources []config.YAMLOption
+	)
+	for _, f := range files {
+		text, sections, err := f.read()
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		maps.Copy(found, sections)
+		// Source without Expand leaves a $ in a password alone; RawSource would
+		// double it.
+		sources = append(sources, config.Source(bytes.NewReader(text)))
+	}
+	if _, ok := found[root]; !ok && len(found) > 0 {
+		errs = append(errs, missingRoot(found))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return Config{}, err
+	}
+	provider, err := config.NewYAML(sources...)
+	if err != nil {
+		return Config{}, fmt.Errorf("merge configuration files: %w", err)
+	}
+	c := bareDefaults()
+	if err := c.populate(provider.Get(root)); err != nil {
+		return Config{}, fmt.Errorf("%s: %w", root, err)
+	}
+	if err := c.readDSN(p.lookup); err != nil {
+		return Config{}, err
+	}
+	c.derive()
+	return c, c.validate()
+}
+
+// populate reads the section, and then every topic once more on top of the
+// general subscription, so that it keeps what the topic leaves out.
+func (c *Config) populate(section config.Value) error {
+	if err := section.Populate(c); err != nil {
+		return err
+	}
+	var topics map[string]any
+	if err := section.Get("topics").Populate(&topics); err != nil {
+		return err
+	}
+	for topic, values := range topics { // Get would split a topic at its dots
+		provider, err := config.NewYAML(config.Static(map[string]any{"topic": values}))
+		if err != nil {
+			return fmt.Errorf("topics.%s: %w", topic, err)
+		}
+		s := c.Subscription
+		s.TenantWeights = nil // strict decoding refuses a key that is there already
+		if err := provider.Get("topic").Populate(&s); err != nil {
+			return fmt.Errorf("topics.%s: %w", topic, err)
+		}
+		s.TenantWeights = union(c.Subscription.TenantWeights, s.TenantWeights)
+		c.Topics[topic] = s
+	}
+	return nil
+}
+
+// readDSN settles where the DSN comes from.
+func (c *Config) readDSN(lookup func(string) (string, bool)) error {
+	if dsn, _ := lookup(EnvDSN); dsn != "" {
+		c.DSN, c.DSNFile = DSN(dsn), ""
+		return nil
+	}
+	if c.DSNFile == "" {
+		return nil
+	}
+	if c.DSN != "" {
+		return &backend.FieldError{Field: "mq.dsn_file", Value: fmt.Sprintf("%q", c.DSNFile), Rule: "mq.dsn is set as well; remove one of them"}
+	}
+	text, err := os.ReadFile(filepath.Clean(c.DSNFile))
+	if err != nil {
+		return fmt.Errorf("mq.dsn_file: %w", err)
+	}
+	c.DSN = DSN(strings.TrimSpace(string(text)))
+	if c.DSN == "" {
+		return &backend.FieldError{Field: "mq.dsn_file", Value: fmt.Sprintf("%q", c.DSNFile), Rule: "the file is empty; write the DSN into it"}
+	}
+	return nil
+}

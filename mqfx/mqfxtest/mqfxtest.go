@@ -1,0 +1,117 @@
+// Package mqfxtest tests services: [New] starts the queue's module in the
+// process, on a queue of its own, together with the handlers under test.
+//
+//	func TestLand(t *testing.T) {
+//		app := mqfxtest.New(t, mqfx.Handle(NewLandHandler), fx.Provide(NewStore))
+//		app.Publish(mqfxtest.Tenant, "land", publish.Message{ID: "1", PartitionKey: "main"})
+//		app.WaitSettled(5 * time.Second)
+//		// look into the store
+//	}
+//
+// Nothing around the test counts: neither MQ_TENANTS, MQ_CONFIG and MQ_DSN nor
+// files in the working directory. Configuration is given by [mqfx.WithConfig] or
+// [mqfx.WithConfigFiles], tenants by [mqfx.WithTenants]; the backend is memory
+// whatever they say.
+//
+// # Time
+//
+// Inside a testing/synctest bubble backoffs, postponements and timeouts take no
+// time at all. Everything about the queue but PublishTx works there.
+package mqfxtest
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"go.uber.org/fx"
+	"go.uber.org/fx/fxtest"
+	"go.uber.org/zap/zaptest"
+
+	"github.com/tenantmq/tenantmq/backend"
+	"github.com/tenantmq/tenantmq/mqfx"
+	"github.com/tenantmq/tenantmq/mqfx/internal/harness"
+	"github.com/tenantmq/tenantmq/publish"
+	"github.com/tenantmq/tenantmq/tenants"
+)
+
+// Tenant is the one a test's application serves unless [mqfx.WithTenants] lists
+// others.
+const Tenant tenants.ID = "test"
+
+// App is an application under test. Its methods are safe for concurrent use,
+// except that those which fail the test belong to its goroutine.
+type App struct {
+	t         testing.TB
+	publisher publish.Publisher
+	tracker   *tracker
+}
+
+// New starts an application of [mqfx.Module] and opts, and stops it when t ends.
+// It fails t if the application does not start, or does not stop within Fx's
+// stop timeout. opts must not list mqfx.Module again.
+func New(t testing.TB, opts ...fx.Option) *App {
+	t.Helper()
+	served, err := tenants.New(Tenant)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := &App{t: t, tracker: newTracker()}
+	app := fxtest.New(t,
+		fx.NopLogger,
+		mqfx.Module,
+		fx.Supply(&harness.Memory{Tenants: served, Logger: zaptest.NewLogger(t), Opened: a.tracker.opened}),
+		fx.Options(opts...),
+		fx.Decorate(a.tracker.decorate),
+		fx.Populate(&a.publisher),
+	)
+	app.RequireStart()
+	t.Cleanup(app.RequireStop)
+	return a
+}
+
+// Publish publishes through the application's publisher and fails the test on
+// an error.
+func (a *App) Publish(tenant tenants.ID, topic string, msgs ...publish.Message) []backend.Receipt {
+	a.t.Helper()
+	receipts, err := a.publisher.Publish(a.t.Context(), tenant, topic, msgs...)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return receipts
+}
+
+// WaitSettled returns once the handlers have settled every message of their
+// topics: those published before, those that handlers published meanwhile, and
+// so on. A message waiting for its next attempt is not settled; one given up
+// is. It fails the test if that takes longer than within.
+func (a *App) WaitSettled(within time.Duration) {
+	a.t.Helper()
+	deadline := time.Now().Add(within)
+	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
+		left := a.tracker.unsettled()
+		if left == 0 {
+			return
+		}
+		if time.Now().After(deadline) {
+			a.t.Fatalf("%d messages are not settled after %v", left, within)
+		}
+		time.Sleep(pause)
+	}
+}
+
+// DeadLetter is a message that a handler has given up, and why.
+type DeadLetter struct {
+	// Message as the handler got it.
+	backend.Message
+	Group    string
+	Attempts int
+	// Err is what the handler returned last.
+	Err error
+}
+
+// DeadLetters returns the messages of topic that handlers have given up, in
+// that order. Those of a subscription without dead letters are not kept.
+func (a *App) DeadLetters(topic string) []DeadLetter {
+	return slices.DeleteFunc(a.tracker.deadLetters(), func(d DeadLetter) bool { return d.Topic != topic })
+}

@@ -1,0 +1,205 @@
+package mqfxtest_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/fx"
+	"go.uber.org/goleak"
+
+	"github.com/tenantmq/tenantmq/backend"
+	"github.com/tenantmq/tenantmq/consume"
+	"github.com/tenantmq/tenantmq/mqfx"
+	"github.com/tenantmq/tenantmq/mqfx/mqfxtest"
+	"github.com/tenantmq/tenantmq/publish"
+	"github.com/tenantmq/tenantmq/tenants"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// journal is what handlers under test write to.
+type journal struct {
+	mu    sync.Mutex
+	lines []string
+}
+
+func (j *journal) add(line string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.lines = append(j.lines, line)
+}
+
+func (j *journal) expect(t *testing.T, want ...string) {
+	t.Helper()
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if !slices.Equal(j.lines, want) {
+		t.Errorf("journal is %q, want %q", j.lines, want)
+	}
+}
+
+// on makes a handler of group g that journals every attempt and then does what
+// do says.
+func on(topic string, j *journal, do func(context.Context, consume.Delivery) error) consume.Handler {
+	return consume.Func(consume.Subscription{Topic: topic, Group: "g"}, func(ctx context.Context, d consume.Delivery) error {
+		j.add(topic + " " + d.ID)
+		return do(ctx, d)
+	})
+}
+
+func done(context.Context, consume.Delivery) error { return nil }
+
+func message(id string) publish.Message { return publish.Message{ID: id, PartitionKey: "key"} }
+
+func TestWaitSettledFollowsMessages(t *testing.T) {
+	var j journal
+	app := mqfxtest.New(t, mqfx.Handle(
+		func(out publish.Publisher) consume.Handler {
+			return on("first", &j, func(ctx context.Context, d consume.Delivery) error {
+				_, err := out.Publish(ctx, d.Tenant, "second", message(d.ID))
+				return err
+			})
+		},
+		func(out publish.Publisher) consume.Handler {
+			return on("second", &j, func(ctx context.Context, d consume.Delivery) error {
+				_, err := out.Publish(ctx, d.Tenant, "nobody's", message(d.ID))
+				return err
+			})
+		},
+	))
+	app.WaitSettled(0)
+	app.Publish(mqfxtest.Tenant, "first", message("1"))
+	app.WaitSettled(time.Minute)
+	j.expect(t, "first 1", "second 1")
+	app.Publish(mqfxtest.Tenant, "nobody's", message("2"))
+	app.WaitSettled(time.Minute)
+}
+
+// failing is the test of a test: it keeps Fatalf from failing the real one.
+type failing struct {
+	testing.TB
+	failed bool
+}
+
+func (f *failing) Fatalf(string, ...any) { f.failed = true; panic(f) }
+
+func TestWaitSettledFailsTheTestInTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &failing{TB: t}
+		app := mqfxtest.New(f, mqfx.Handle(consume.Func(consume.Subscription{Topic: "land", Group: "g"},
+			func(context.Context, consume.Delivery) error { return consume.Postpone(time.Hour) })))
+		app.Publish(mqfxtest.Tenant, "land", message("1"))
+		func() {
+			defer func() { _ = recover() }()
+			app.WaitSettled(time.Minute)
+		}()
+		if !f.failed {
+			t.Error("a postponed message counts as settled")
+		}
+	})
+}
+
+func TestDeadLettersTellWhatHandlersGaveUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // the backoffs between attempts are minutes
+		var j journal
+		bad := errors.New("no such branch")
+		got := make(chan backend.Failure, 1)
+		app := mqfxtest.New(t,
+			mqfx.WithConfig(mqfx.Config{Subscription: mqfx.Subscription{
+				Ordering: "relaxed", Retry: mqfx.Retry{MaxAttempts: 3, InitialBackoff: time.Minute},
+			}}),
+			mqfx.Handle(
+				on("land", &j, func(_ context.Context, d consume.Delivery) error {
+					switch d.ID {
+					case "rejected":
+						return consume.Reject(bad)
+					case "failed":
+						return bad
+					}
+					return nil
+				}),
+				on("merge", &j, func(context.Context, consume.Delivery) error { return consume.Reject(bad) }),
+				consume.Func(consume.Subscription{Topic: "merge_dlq", Group: "undertaker"}, func(_ context.Context, d consume.Delivery) error {
+					f, _ := d.Failure()
+					got <- f
+					return nil
+				}),
+			))
+		app.Publish(mqfxtest.Tenant, "land", message("rejected"))
+		app.WaitSettled(time.Hour)
+		app.Publish(mqfxtest.Tenant, "land", message("failed"), message("landed"))
+		app.Publish(mqfxtest.Tenant, "merge", message("4"))
+		app.WaitSettled(time.Hour)
+
+		dead := app.DeadLetters("land")
+		if len(dead) != 2 || dead[0].ID != "rejected" || dead[0].Attempts != 1 || dead[1].ID != "failed" || dead[1].Attempts != 3 {
+			t.Errorf("dead letters are %+v", dead)
+		}
+		for _, d := range dead {
+			if d.Group != "g" || !errors.Is(d.Err, bad) {
+				t.Errorf("dead letter is %+v", d)
+			}
+		}
+		// What the tracker concludes is what the queue did.
+		if f := <-got; f.OriginalID != "4" || f.Attempts != app.DeadLetters("merge")[0].Attempts {
+			t.Errorf("the queue says %+v", f)
+		}
+	})
+}
+
+func TestRedrivenMessageIsSettledAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var j journal
+		var q backend.Queue
+		app := mqfxtest.New(t, fx.Populate(&q), mqfx.Handle(on("land", &j, func(_ context.Context, d consume.Delivery) error {
+			j.mu.Lock()
+			defer j.mu.Unlock()
+			if len(j.lines) == 1 {
+				return consume.Reject(errors.New("not yet"))
+			}
+			return nil
+		})))
+		app.Publish(mqfxtest.Tenant, "land", message("1"))
+		app.WaitSettled(time.Minute)
+		if err := q.(backend.Admin).Redrive(t.Context(), mqfxtest.Tenant, "land_dlq", "key", "1"); err != nil {
+			t.Fatal(err)
+		}
+		app.WaitSettled(time.Minute)
+		j.expect(t, "land 1", "land 1")
+	})
+}
+
+func TestNothingAroundTheTestCounts(t *testing.T) {
+	t.Chdir("testdata") // has a config/base.yaml that is wrong
+	t.Setenv(tenants.EnvVar, "acme,,")
+	t.Setenv(mqfx.EnvConfig, "absent.yaml")
+	t.Setenv(mqfx.EnvDSN, "nonsense")
+	var cfg mqfx.Config
+	var served tenants.Set
+	mqfxtest.New(t, fx.Populate(&cfg, &served))
+	if cfg.Backend != mqfx.BackendMemory || cfg.DSN != "" || !served.Contains(mqfxtest.Tenant) {
+		t.Errorf("configuration %v, tenants %v", cfg, served)
+	}
+}
+
+func TestConfigurationOfTheTestApplies(t *testing.T) {
+	var j journal
+	served, err := tenants.New("acme")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var cfg mqfx.Config
+	app := mqfxtest.New(t, mqfx.WithConfig(mqfx.Config{Backend: mqfx.BackendMySQL, DSN: "nonsense"}), mqfx.WithTenants(served),
+		mqfx.Handle(on("land", &j, done)), fx.Populate(&cfg))
+	app.Publish("acme", "land", message("1"))
+	app.WaitSettled(time.Minute)
+	j.expect(t, "land 1")
+	if cfg.Backend != mqfx.BackendMemory {
+		t.Errorf("backend is %s", cfg.Backend)
+	}
+}

@@ -1,0 +1,276 @@
+package mqfx
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"go.uber.org/fx"
+
+	"github.com/tenantmq/tenantmq/backend"
+	"github.com/tenantmq/tenantmq/backend/memory"
+	"github.com/tenantmq/tenantmq/backend/mysql"
+	"github.com/tenantmq/tenantmq/mqfx/internal/harness"
+	"github.com/tenantmq/tenantmq/tenants"
+)
+
+// ErrNotStarted is returned by the queue and the publisher until the
+// application's start has come to the module. Publish in an OnStart hook of a
+// constructor that takes the publisher, or later.
+var ErrNotStarted = errors.New("the queue has not started: use it in an OnStart hook or later, not in a constructor")
+
+type queueParams struct {
+	fx.In
+
+	Config    Config
+	Tenants   tenants.Set
+	Telemetry telemetry
+	DB        *givenDB        `optional:"true"`
+	Harness   *harness.Memory `optional:"true"`
+	Lifecycle fx.Lifecycle
+}
+
+// queue stands in for a backend until the application starts. A constructor
+// that opened one would leave it behind, a connection pool and its goroutine,
+// when another constructor fails: then no hook ever runs.
+type queue struct {
+	p      queueParams
+	opened atomic.Pointer[opened]
+}
+
+// opened is a backend and how to close it.
+type opened struct {
+	adminQueue
+	close func(context.Context) error // once
+}
+
+type adminQueue interface {
+	backend.Queue
+	backend.Admin
+}
+
+var _ adminQueue = (*queue)(nil)
+
+func newQueue(p queueParams) *queue {
+	q := &queue{p: p}
+	p.Lifecycle.Append(fx.StartStopHook(q.start, q.stop))
+	return q
+}
+
+// start leaves nothing behind when it fails: fx runs no OnStop for it.
+func (q *queue) start(ctx context.Context) error {
+	o, err := q.open(ctx)
+	if err == nil {
+		err = ctx.Err() // fx takes an end of ctx for a failed start, whatever this returns
+	}
+	if err != nil {
+		if o != nil {
+			err = errors.Join(err, rollback(ctx, o.close))
+		}
+		return err
+	}
+	q.opened.Store(o)
+	return nil
+}
+
+func (q *queue) open(ctx context.Context) (*opened, error) {
+	if q.p.Config.Backend == BackendMemory {
+		return q.openMemory()
+	}
+	return q.openMySQL(ctx)
+}
+
+func (q *queue) openMemory() (*opened, error) {
+	m, err := memory.NewQueue(memory.Params{
+		Tenants: q.p.Tenants, Logger: q.p.Telemetry.log, Scope: q.p.Telemetry.scope,
+		Config: memory.Config{MaxPayload: q.p.Config.Publish.MaxPayload, MaxMetadata: q.p.Config.Publish.MaxMetadata},
+	})
+	if err != nil {
+		return nil, err
+	}
+	if q.p.Harness != nil {
+		q.p.Harness.Opened(m)
+	}
+	return newOpened(m, m.Close), nil
+}
+
+func (q *queue) openMySQL(ctx context.Context) (*opened, error) {
+	db, closeDB, err := q.database()
+	if err != nil {
+		return nil, err
+	}
+	m, err := mysql.NewQueue(mysql.Params{
+		DB: db, Tenants: q.p.Tenants, Config: q.p.Config.mysql(), Logger: q.p.Telemetry.log, Scope: q.p.Telemetry.scope,
+	})
+	if err != nil {
+		return nil, errors.Join(err, closeDB())
+	}
+	o := newOpened(m, func(ctx context.Context) error { return errors.Join(m.Close(ctx), closeDB()) })
+	if q.p.Config.Migrate {
+		if err := mysql.Migrate(ctx, db); err != nil {
+			return o, q.explain(err)
+		}
+	}
+	if err := m.Verify(ctx); err != nil {
+		return o, q.explain(err)
+	}
+	return o, nil
+}
+
+func newOpened(q adminQueue, closeAll func(context.Context) error) *opened {
+	o := &opened{adminQueue: q}
+	var once sync.Once
+	var err error
+	o.close = func(ctx context.Context) error {
+		once.Do(func() { err = closeAll(ctx) })
+		return err
+	}
+	return o
+}
+
+// database returns the handle to work on, and what closes it if it is ours.
+func (q *queue) database() (*sql.DB, func() error, error) {
+	if q.p.DB != nil {
+		return q.p.DB.DB, func() error { return nil }, nil
+	}
+	if q.p.Config.DSN == "" {
+		return nil, nil, &backend.FieldError{
+			Field: "mq.dsn", Rule: fmt.Sprintf("must not be empty: set it, mq.dsn_file or %s, hand in a handle by mqfx.WithDB, "+
+				"or set mq.backend to %s", EnvDSN, BackendMemory),
+		}
+	}
+	if q.p.Config.DSN.String() == unreadable { // nothing that was made of it can be shown
+		return nil, nil, &backend.FieldError{Field: "mq.dsn", Rule: "cannot be read; want user:password@tcp(host:port)/database"}
+	}
+	var options []mysql.OpenOption
+	if q.p.Config.ServerIsolation {
+		options = append(options, mysql.ServerIsolation())
+	}
+	db, err := mysql.Open(string(q.p.Config.DSN), options...)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s.%w", root, err)
+	}
+	db.SetMaxOpenConns(q.p.Config.Pool.MaxOpen)
+	db.SetMaxIdleConns(q.p.Config.Pool.MaxOpen)
+	db.SetConnMaxLifetime(q.p.Config.Pool.MaxLifetime)
+	return db, db.Close, nil
+}
+
+// explain adds the key to an error of the database, and what to do about it
+// where the backend cannot know.
+func (q *queue) explain(err error) error {
+	remedy := fmt.Sprintf("; is the server up, and does mq.dsn (or mq.dsn_file, %s) name it and a user it knows?", EnvDSN)
+	if q.p.DB != nil {
+		remedy = "; is the server up, and was the handle opened for it and a user it knows?"
+	}
+	switch {
+	case errors.Is(err, mysql.ErrSchemaMissing), errors.Is(err, mysql.ErrSchemaOlder):
+		remedy = "; or set mq.migrate to true"
+	case errors.Is(err, mysql.ErrIsolation), errors.Is(err, mysql.ErrServerSettings), errors.Is(err, mysql.ErrSchemaNewer):
+		remedy = ""
+	}
+	return fmt.Errorf("%v: %w%s", q, err, remedy)
+}
+
+// stop returns before ctx ends, so that hooks after it still run.
+func (q *queue) stop(ctx context.Context) error {
+	o := q.opened.Load()
+	if o == nil {
+		return nil
+	}
+	ctx, cancel := endEarly(ctx, reserve(ctx))
+	defer cancel()
+	ctx, cancel = context.WithTimeout(ctx, closeTimeout)
+	defer cancel()
+	if err := o.close(ctx); err != nil {
+		return fmt.Errorf("close the queue: %w", err)
+	}
+	return nil
+}
+
+// String names what the queue works on.
+func (q *queue) String() string {
+	switch {
+	case q.p.Config.Backend == BackendMemory:
+		return "this process"
+	case q.p.DB != nil:
+		return "handle of mqfx.WithDB"
+	}
+	return "mq.dsn " + q.p.Config.DSN.String()
+}
+
+func (q *queue) ready() (adminQueue, error) {
+	if o := q.opened.Load(); o != nil {
+		return o.adminQueue, nil
+	}
+	return nil, ErrNotStarted
+}
+
+// The rest passes every call on to the backend.
+
+func (q *queue) Publish(ctx context.Context, msgs ...backend.Message) ([]backend.Receipt, error) {
+	o, err := q.ready()
+	if err != nil {
+		return nil, err
+	}
+	return o.Publish(ctx, msgs...)
+}
+
+func (q *queue) PublishTx(ctx context.Context, tx *sql.Tx, msgs ...backend.Message) ([]backend.Receipt, error) {
+	o, err := q.ready()
+	if err != nil {
+		return nil, err
+	}
+	return o.PublishTx(ctx, tx, msgs...)
+}
+
+func (q *queue) Subscribe(ctx context.Context, topic string, cfg backend.SubscriptionConfig) (backend.Subscription, error) {
+	o, err := q.ready()
+	if err != nil {
+		return nil, err
+	}
+	return o.Subscribe(ctx, topic, cfg)
+}
+
+// Close closes the backend before the application stops.
+func (q *queue) Close(ctx context.Context) error {
+	if o := q.opened.Load(); o != nil {
+		return o.Close(ctx)
+	}
+	return nil
+}
+
+func (q *queue) Pause(ctx context.Context, tenant tenants.ID, topic, group string) error {
+	o, err := q.ready()
+	if err != nil {
+		return err
+	}
+	return o.Pause(ctx, tenant, topic, group)
+}
+
+func (q *queue) Resume(ctx context.Context, tenant tenants.ID, topic, group string) error {
+	o, err := q.ready()
+	if err != nil {
+		return err
+	}
+	return o.Resume(ctx, tenant, topic, group)
+}
+
+func (q *queue) Redrive(ctx context.Context, tenant tenants.ID, topic, partitionKey, id string) error {
+	o, err := q.ready()
+	if err != nil {
+		return err
+	}
+	return o.Redrive(ctx, tenant, topic, partitionKey, id)
+}
+
+func (q *queue) DropGroup(ctx context.Context, tenant tenants.ID, topic, group string) error {
+	o, err := q.ready()
+	if err != nil {
+		return err
+	}
+	return o.DropGroup(ctx, tenant, topic, group)
+}
