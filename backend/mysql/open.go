@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/go-sql-driver/mysql"
+	"go.uber.org/zap"
 
 	"github.com/tenantmq/tenantmq/backend"
 )
@@ -30,13 +31,24 @@ const (
 )
 
 // OpenOption changes what [Open] does.
-type OpenOption func(*connector)
+type OpenOption func(*openOptions)
+
+type openOptions struct {
+	serverIsolation bool
+	log             *zap.Logger
+}
 
 // ServerIsolation leaves the isolation level as the server sets it, for a
 // server that refuses to have it set (vtgate over MariaDB). Verify checks it
 // all the same.
 func ServerIsolation() OpenOption {
-	return func(c *connector) { c.isolate = false }
+	return func(o *openOptions) { o.serverIsolation = true }
+}
+
+// LogTo logs what the driver has to say about broken connections, whose errors
+// only say that they are. Without it the driver writes to standard error.
+func LogTo(log *zap.Logger) OpenOption {
+	return func(o *openOptions) { o.log = log }
 }
 
 // Open makes a pool with the settings the queue needs, from a DSN of
@@ -68,16 +80,19 @@ func Open(dsn string, opts ...OpenOption) (*sql.DB, error) {
 	setDefault(&cfg.Timeout, DefaultConnectTimeout)
 	setDefault(&cfg.ReadTimeout, DefaultReadTimeout)
 	setDefault(&cfg.WriteTimeout, DefaultWriteTimeout)
+	var o openOptions
+	for _, opt := range opts {
+		opt(&o)
+	}
+	if o.log != nil {
+		cfg.Logger = driverLog{o.log}
+	}
 
 	inner, err := mysql.NewConnector(cfg)
 	if err != nil {
 		return nil, &backend.FieldError{Field: "dsn", Value: target(cfg), Rule: err.Error()}
 	}
-	c := &connector{Connector: inner, target: target(cfg), isolate: true}
-	for _, o := range opts {
-		o(c)
-	}
-	db := sql.OpenDB(c)
+	db := sql.OpenDB(&connector{Connector: inner, target: target(cfg), isolate: !o.serverIsolation})
 	db.SetMaxOpenConns(DefaultMaxOpenConns)
 	db.SetMaxIdleConns(DefaultMaxOpenConns)
 	db.SetConnMaxLifetime(DefaultConnMaxLifetime)
@@ -108,6 +123,13 @@ func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
 	return conn, nil
 }
 
+// driverLog implements [mysql.Logger].
+type driverLog struct{ log *zap.Logger }
+
+func (l driverLog) Print(v ...any) {
+	l.log.Warn("database connection", zap.String("driver", fmt.Sprint(v...)))
+}
+
 // target names a server without its password.
 func target(cfg *mysql.Config) string {
 	return fmt.Sprintf("%s@%s/%s", cfg.User, cfg.Addr, cfg.DBName)
@@ -122,10 +144,12 @@ func parseDSN(dsn string) (*mysql.Config, error) {
 		return nil, &backend.FieldError{Field: "dsn", Value: target(cfg), Rule: "names no database; " + wantDSN}
 	case err == nil:
 		return cfg, nil
-	case strings.Contains(dsnTail(dsn), "@"):
+	}
+	text, constant := strings.CutPrefix(err.Error(), "invalid DSN: ")
+	if !constant && strings.Contains(dsnTail(dsn), "@") {
 		return nil, errUnreadableDSN
 	}
-	return nil, &backend.FieldError{Field: "dsn", Rule: strings.TrimPrefix(err.Error(), "invalid DSN: ") + "; " + wantDSN}
+	return nil, &backend.FieldError{Field: "dsn", Rule: text + "; " + wantDSN}
 }
 
 const wantDSN = "want user:password@tcp(host:port)/database"
