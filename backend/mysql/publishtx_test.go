@@ -24,11 +24,19 @@ func begin(t testing.TB, db *sql.DB) *sql.Tx {
 	return tx
 }
 
-func commit(t testing.TB, tx *sql.Tx) {
+func mustCommit(t testing.TB, tx *sql.Tx) {
 	t.Helper()
 	if err := tx.Commit(); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// statementsRunning polls until n statements that begin like that are under way.
+func statementsRunning(t testing.TB, db *sql.DB, like string, n int) {
+	t.Helper()
+	eventually(t, fmt.Sprintf("%d statements run: %s", n, like), func() bool {
+		return queryInt(t, db, "SELECT COUNT(*) FROM information_schema.processlist WHERE db = DATABASE() AND info LIKE ?", like+"%") == n
+	})
 }
 
 func mustPublishTx(t testing.TB, q *Queue, tx *sql.Tx, msgs ...backend.Message) []backend.Receipt {
@@ -58,7 +66,7 @@ func TestPublishTxStoresWithTheCallersCommitOnly(t *testing.T) {
 
 	tx = begin(t, db)
 	receipts := mustPublishTx(t, q, tx, message("a", "t", "k", 1), message("a", "t", "l", 2))
-	commit(t, tx)
+	mustCommit(t, tx)
 	if n := stored(); n != 2 {
 		t.Errorf("%d messages seen after the commit, want 2", n)
 	}
@@ -76,7 +84,7 @@ func TestPublishTxReceiptsTellRepeats(t *testing.T) {
 	tx := begin(t, db)
 	first := mustPublishTx(t, q, tx, message("a", "t", "k", 1), message("a", "t", "k", 2), message("a", "t", "k", 2))
 	second := mustPublishTx(t, q, tx, message("a", "t", "k", 2), message("a", "t", "k", 3))
-	commit(t, tx)
+	mustCommit(t, tx)
 
 	for name, c := range map[string]struct {
 		got       backend.Receipt
@@ -112,7 +120,7 @@ func TestPublishTxWithAnOldSnapshot(t *testing.T) {
 	since := mustPublish(t, q, message("a", "t", "k", 3))[0]
 
 	receipts := mustPublishTx(t, q, tx, message("a", "t", "k", 1), message("a", "t", "k", 2), message("a", "t", "k", 3))
-	commit(t, tx)
+	mustCommit(t, tx)
 	if r := receipts[0]; r.Duplicate || r.Offset <= since.Offset {
 		t.Errorf("the message that is gone (offset %d): %+v", gone.Offset, r)
 	}
@@ -162,7 +170,7 @@ func TestPublishTxIsNotBlockedByCallersWhoHoldThePool(t *testing.T) {
 			}
 			wait.Wait()
 			for _, tx := range txs {
-				commit(t, tx)
+				mustCommit(t, tx)
 			}
 			if n := queryInt(t, db, "SELECT COUNT(*) FROM queue_messages"); n != free {
 				t.Errorf("%d messages stored, want %d", n, free)
@@ -185,7 +193,7 @@ func TestPublishTxWithoutAFreeConnectionSaysWhatToDo(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "all 1 are in use") || !strings.Contains(err.Error(), "Params.Reserve") {
 		t.Errorf("got %v", err)
 	}
-	commit(t, tx) // the caller goes on without the message
+	mustCommit(t, tx) // the caller goes on without the message
 	if n := queryInt(t, db, "SELECT COUNT(*) FROM queue_messages"); n != 0 {
 		t.Errorf("%d messages stored, want none: nobody looked at the watermarks", n)
 	}
@@ -201,7 +209,7 @@ func TestPublishTxTakesANewConnectionForABrokenOne(t *testing.T) {
 		mustExec(t, db, fmt.Sprintf("KILL CONNECTION %d", id))
 		tx := begin(t, db)
 		mustPublishTx(t, q, tx, message("a", "t", "k", n))
-		commit(t, tx)
+		mustCommit(t, tx)
 	}
 	if n := queryInt(t, db, "SELECT COUNT(*) FROM queue_messages"); n != 3 {
 		t.Errorf("%d messages stored, want 3", n)
@@ -224,7 +232,7 @@ func TestPublishTxRefusesBeforeTheDatabase(t *testing.T) {
 			t.Errorf("%s: got %v", name, err)
 		}
 	}
-	commit(t, tx)
+	mustCommit(t, tx)
 }
 
 // In the caller's transaction nothing is retried: a deadlock has ended it, and
@@ -245,9 +253,7 @@ func TestPublishTxReturnsARetryableErrorForADeadlock(t *testing.T) {
 		_, err := theirs.Exec("UPDATE mine SET n = 2 WHERE id = 1")
 		waiting <- err
 	}()
-	eventually(t, "their transaction waits for a lock", func() bool {
-		return queryInt(t, db, "SELECT COUNT(*) FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'") > 0
-	})
+	statementsRunning(t, db, "UPDATE mine", 1)
 	_, err := q.PublishTx(t.Context(), ours, message("a", "t", "k", 1))
 	if !errors.Is(err, ErrRetryTransaction) || !hasNumber(err, errLockDeadlock) {
 		t.Errorf("got %v", err)

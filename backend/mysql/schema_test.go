@@ -15,13 +15,13 @@ import (
 
 // What the RFC asks of columns.
 const (
-	asciiName  = "varchar(255) ascii ascii_bin NOT NULL"     // operational identifiers
-	unicodeKey = "varchar(255) utf8mb4 utf8mb4_bin NOT NULL" // caller-chosen keys
-	bigint     = "bigint(20) unsigned NOT NULL"              // offsets and epochs
-	millis     = "bigint(20) NOT NULL"                       // times
-	count      = "int(10) unsigned NOT NULL"
-	flag       = "tinyint(1) NOT NULL"
-	errorText  = "text utf8mb4 utf8mb4_bin NULL"
+	nameType   = "varchar(255) ascii ascii_bin NOT NULL"     // operational identifiers
+	keyType    = "varchar(255) utf8mb4 utf8mb4_bin NOT NULL" // caller-chosen keys
+	offsetType = "bigint(20) unsigned NOT NULL"              // offsets and epochs
+	timeType   = "bigint(20) NOT NULL"                       // times
+	countType  = "int(10) unsigned NOT NULL"
+	flagType   = "tinyint(1) NOT NULL"
+	errorType  = "text utf8mb4 utf8mb4_bin NULL"
 )
 
 // table is one of the RFC's tables, with what its text leaves to us.
@@ -32,23 +32,23 @@ type table struct {
 
 var rfcTables = map[string]table{
 	"queue_messages": {
-		columns: `tenant ` + asciiName + `
-topic ` + asciiName + `
-partition_key ` + unicodeKey + `
-offset ` + bigint + ` auto_increment
-id ` + unicodeKey + `
+		columns: `tenant ` + nameType + `
+topic ` + nameType + `
+partition_key ` + keyType + `
+offset ` + offsetType + ` auto_increment
+id ` + keyType + `
 payload mediumblob NOT NULL
 metadata json NOT NULL
-published_at ` + millis + `
-publish_id ` + bigint + `
-target_group ` + asciiName + `
-original_topic ` + asciiName + `
-original_id ` + unicodeKey + `
-original_offset ` + bigint + `
-failed_group ` + asciiName + `
-failed_at ` + millis + `
-failure_count ` + count + `
-last_error ` + errorText,
+published_at ` + timeType + `
+publish_id ` + offsetType + `
+target_group ` + nameType + `
+original_topic ` + nameType + `
+original_id ` + keyType + `
+original_offset ` + offsetType + `
+failed_group ` + nameType + `
+failed_at ` + timeType + `
+failure_count ` + countType + `
+last_error ` + errorType,
 		indexes: []string{
 			"PRIMARY unique (tenant, topic, partition_key, offset)",
 			"idx_offset (offset)",
@@ -56,51 +56,51 @@ last_error ` + errorText,
 		},
 	},
 	"queue_delivery_state": {
-		columns: `tenant ` + asciiName + `
-consumer_group ` + asciiName + `
-topic ` + asciiName + `
-partition_key ` + unicodeKey + `
-message_offset ` + bigint + `
-acked ` + flag + `
-postponed ` + flag + `
-attempts ` + count + `
-deliveries ` + count + `
-visible_at ` + millis + `
-last_error ` + errorText,
+		columns: `tenant ` + nameType + `
+consumer_group ` + nameType + `
+topic ` + nameType + `
+partition_key ` + keyType + `
+message_offset ` + offsetType + `
+acked ` + flagType + `
+postponed ` + flagType + `
+attempts ` + countType + `
+deliveries ` + countType + `
+visible_at ` + timeType + `
+last_error ` + errorType,
 		indexes: []string{"PRIMARY unique (tenant, consumer_group, topic, partition_key, message_offset)"},
 	},
 	"queue_offsets": {
-		columns: `tenant ` + asciiName + `
-topic ` + asciiName + `
-partition_key ` + unicodeKey + `
-consumer_group ` + asciiName + `
-offset_acked ` + bigint + `
-paused ` + flag + `
-updated_at ` + millis,
+		columns: `tenant ` + nameType + `
+topic ` + nameType + `
+partition_key ` + keyType + `
+consumer_group ` + nameType + `
+offset_acked ` + offsetType + `
+paused ` + flagType + `
+updated_at ` + timeType,
 		indexes: []string{"PRIMARY unique (tenant, topic, partition_key, consumer_group)"},
 	},
 	"queue_partition_leases": {
-		columns: `tenant ` + asciiName + `
-consumer_group ` + asciiName + `
-topic ` + asciiName + `
-partition_key ` + unicodeKey + `
-leased_by ` + asciiName + `
-lease_epoch ` + bigint + `
-instance ` + bigint + `
-leased_at ` + millis + `
-lease_expires_at ` + millis + `
-claimed_offset ` + bigint + `
-suspect_offset ` + bigint,
+		columns: `tenant ` + nameType + `
+consumer_group ` + nameType + `
+topic ` + nameType + `
+partition_key ` + keyType + `
+leased_by ` + nameType + `
+lease_epoch ` + offsetType + `
+instance ` + offsetType + `
+leased_at ` + timeType + `
+lease_expires_at ` + timeType + `
+claimed_offset ` + offsetType + `
+suspect_offset ` + offsetType,
 		indexes: []string{"PRIMARY unique (tenant, consumer_group, topic, partition_key)"},
 	},
 	"queue_subscriber_heartbeats": {
-		columns: `tenant ` + asciiName + `
-consumer_group ` + asciiName + `
-topic ` + asciiName + `
-subscriber_name ` + asciiName + `
-started_at ` + millis + `
-heartbeat_at ` + millis + `
-expires_at ` + millis,
+		columns: `tenant ` + nameType + `
+consumer_group ` + nameType + `
+topic ` + nameType + `
+subscriber_name ` + nameType + `
+started_at ` + timeType + `
+heartbeat_at ` + timeType + `
+expires_at ` + timeType,
 		indexes: []string{"PRIMARY unique (tenant, consumer_group, topic, subscriber_name)"},
 	},
 }
