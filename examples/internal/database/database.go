@@ -13,41 +13,71 @@ import (
 	"github.com/cenkalti/backoff/v5"
 	"github.com/go-sql-driver/mysql"
 	"github.com/pressly/goose/v3"
+	"go.uber.org/fx"
+
+	queuemysql "github.com/tenantmq/tenantmq/backend/mysql"
+	"github.com/tenantmq/tenantmq/mqfx"
 )
 
 // NowMillis is the database's clock in epoch milliseconds: every process reads
 // the same one.
 const NowMillis = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000"
 
-// Migrate applies the pending versions of a service's tables, one process at a
-// time. Name is the service's: it keeps its versions in the table name_schema.
-func Migrate(ctx context.Context, db *sql.DB, name string, versions fs.FS) error {
-	p, err := goose.NewProvider(goose.DialectMySQL, db, versions,
-		goose.WithTableName(name+"_schema"), goose.WithSessionLocker(namedLock(name)), goose.WithDisableGlobalRegistry(true))
+// Open makes a service's own pool on the database of its queue. Its tables are
+// migrated at start, if mq.migrate says so, and the pool is closed at stop.
+func Open(lc fx.Lifecycle, cfg mqfx.Config, name string, versions fs.FS) (*sql.DB, error) {
+	db, err := queuemysql.Open(string(cfg.DSN))
 	if err != nil {
-		return fmt.Errorf("migrate %s: %w", name, err)
+		return nil, err
 	}
-	if _, err := p.Up(ctx); err != nil {
-		return fmt.Errorf("migrate %s: %w", name, err)
-	}
-	return nil
+	lc.Append(fx.Hook{
+		OnStart: func(ctx context.Context) error {
+			if !cfg.Migrate {
+				return nil
+			}
+			return Migrate(ctx, db, name, versions)
+		},
+		OnStop: func(context.Context) error { return db.Close() },
+	})
+	return db, nil
 }
 
-// namedLock keeps the second of two processes that start together waiting.
-type namedLock string
-
-func (l namedLock) SessionLock(ctx context.Context, conn *sql.Conn) error {
+// Migrate applies the pending versions of a service's tables, one process at a
+// time. They are in the folder migrations; which of them are applied is kept in
+// the table name_schema.
+func Migrate(ctx context.Context, db *sql.DB, name string, versions fs.FS) (err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("migrate %s: %w", name, err)
+		}
+	}()
+	directory, err := fs.Sub(versions, "migrations")
+	if err != nil {
+		return err
+	}
+	p, err := goose.NewProvider(goose.DialectMySQL, db, directory, goose.WithTableName(name+"_schema"), goose.WithDisableGlobalRegistry(true))
+	if err != nil {
+		return err
+	}
+	// Goose looks at its table before it takes a lock of its own, and so sees one
+	// that another process has only half made.
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	const lock = "CONCAT(LEFT(DATABASE(), 32), '.', ?)"
 	var locked sql.NullBool
-	err := conn.QueryRowContext(ctx, "SELECT GET_LOCK(CONCAT(LEFT(DATABASE(), 32), '.', ?), 30)", string(l)).Scan(&locked)
-	if err == nil && !locked.Bool {
-		err = fmt.Errorf("somebody else has been migrating %s for 30 s", string(l))
+	if err := conn.QueryRowContext(ctx, "SELECT GET_LOCK("+lock+", 30)", name).Scan(&locked); err != nil {
+		return err
 	}
-	return err
-}
-
-func (l namedLock) SessionUnlock(ctx context.Context, conn *sql.Conn) error {
-	_, err := conn.ExecContext(ctx, "DO RELEASE_LOCK(CONCAT(LEFT(DATABASE(), 32), '.', ?))", string(l))
-	return err
+	if !locked.Bool {
+		return errors.New("another process has held the migration's lock for 30 s")
+	}
+	_, err = p.Up(ctx)
+	// Even when ctx has ended: the connection goes back to the pool.
+	_, unlockErr := conn.ExecContext(context.WithoutCancel(ctx), "DO RELEASE_LOCK("+lock+")", name)
+	return errors.Join(err, unlockErr)
 }
 
 // InTx runs fn in a transaction, and again from the start when the database

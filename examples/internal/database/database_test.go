@@ -24,23 +24,31 @@ func open(t *testing.T) *sql.DB {
 	return db
 }
 
-var versions = fstest.MapFS{"00001_counter.sql": {Data: []byte("-- +goose Up\nCREATE TABLE counter (id INT PRIMARY KEY, n INT NOT NULL);\nINSERT INTO counter VALUES (1, 0), (2, 0);\n")}}
+var versions = fstest.MapFS{"migrations/00001_counter.sql": {Data: []byte("-- +goose Up\nCREATE TABLE counter (id INT PRIMARY KEY, n INT NOT NULL);\nINSERT INTO counter VALUES (1, 0), (2, 0);\n")}}
 
-// Two processes of a service start at once.
+// Processes of a service start at once.
 func TestConcurrentMigrationsApplyOnce(t *testing.T) {
-	db := open(t)
-	var wg sync.WaitGroup
-	for range 4 {
-		wg.Go(func() {
-			if err := database.Migrate(t.Context(), db, "test", versions); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	wg.Wait()
-	var n int
-	if err := db.QueryRow("SELECT COUNT(*) FROM counter").Scan(&n); err != nil || n != 2 {
-		t.Errorf("%d rows, %v", n, err)
+	for range 10 {
+		dsn := testdb.DSN(t)
+		var wg sync.WaitGroup
+		for range 4 {
+			wg.Go(func() {
+				db, err := sql.Open("mysql", dsn)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				defer db.Close()
+				if err := database.Migrate(t.Context(), db, "test", versions); err != nil {
+					t.Error(err)
+				}
+				var n int
+				if err := db.QueryRow("SELECT COUNT(*) FROM counter").Scan(&n); err != nil || n != 2 {
+					t.Errorf("%d rows, %v", n, err)
+				}
+			})
+		}
+		wg.Wait()
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 // Commit to be made, in order of the list.
 type Commit struct {
 	Ref     string // moves to the commit
-	From    string // ref of the parent; empty for none
+	From    string // ref of the parent, with ^0 behind it if an earlier call made it; empty for none
 	Files   string // names, separated by blanks, that get Content
 	Content string
 }

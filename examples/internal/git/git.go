@@ -99,7 +99,8 @@ func (r Repository) resolve(ctx context.Context, revisions ...string) ([]string,
 	ids := strings.Split(out, "\n")
 	for i, id := range ids {
 		if strings.ContainsRune(id, ' ') { // "<revision> missing"
-			return nil, fmt.Errorf("%w: %s in %s", ErrNoRef, revisions[i], r)
+			name, _, _ := strings.Cut(revisions[i], "^")
+			return nil, fmt.Errorf("%w: %s in %s", ErrNoRef, name, r)
 		}
 	}
 	return ids, nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"time"
@@ -21,12 +22,14 @@ type ServerParams struct {
 	Logger     *zap.Logger
 }
 
-// Serve makes handler listen on address, host:port, from start to stop of the
-// application. Whatever handler uses must have been constructed before, so that
-// it starts earlier and stops later. A server that fails while it runs ends the
+// Serve serves mux on address, host:port, from start to stop of the
+// application, and GET /healthz with it. Whatever mux uses must have been
+// constructed before, so that it starts earlier and stops later: healthy means
+// that everything has started. A server that fails while it runs ends the
 // process with exit code 1.
-func Serve(p ServerParams, address string, handler http.Handler) {
-	server := &http.Server{Handler: handler, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 30 * time.Second, IdleTimeout: time.Minute}
+func Serve(p ServerParams, address string, mux *http.ServeMux) {
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok\n") })
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 30 * time.Second, IdleTimeout: time.Minute}
 	served := make(chan struct{})
 	p.Lifecycle.Append(fx.Hook{
 		OnStart: func(ctx context.Context) error {

@@ -83,12 +83,12 @@ func TestDecodeRefusesBadBodies(t *testing.T) {
 func TestServerStartsAndStopsWithTheApplication(t *testing.T) {
 	address := free(t)
 	app := fxtest.New(t, fx.NopLogger, fx.Provide(zap.NewNop), fx.Invoke(func(p web.ServerParams) {
-		web.Serve(p, address, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "here") }))
+		web.Serve(p, address, http.NewServeMux())
 	}))
 	app.RequireStart()
-	response, err := http.Get("http://" + address)
-	if err != nil {
-		t.Fatal(err)
+	response, err := http.Get("http://" + address + "/healthz")
+	if err != nil || response.StatusCode != 200 {
+		t.Fatalf("%+v, %v", response, err)
 	}
 	response.Body.Close()
 	app.RequireStop()
@@ -105,7 +105,7 @@ func TestServerRefusesAnAddressInUse(t *testing.T) {
 	}
 	defer listener.Close()
 	app := fx.New(fx.NopLogger, fx.Provide(zap.NewNop), fx.Invoke(func(p web.ServerParams) {
-		web.Serve(p, listener.Addr().String(), http.NotFoundHandler())
+		web.Serve(p, listener.Addr().String(), http.NewServeMux())
 	}))
 	if err := app.Start(t.Context()); err == nil || !strings.Contains(err.Error(), listener.Addr().String()) {
 		t.Errorf("got %v", err)

@@ -1,0 +1,226 @@
+// Command demo shows a day of landings: it makes a git repository and a
+// database, starts the three services as processes, lands changes through them
+// over HTTP while processes are killed, and accounts for every one.
+//
+//	make demo
+//	make demo REPLAY=landings.ndjson
+//
+// It needs MQ_TEST_DSN, a server on which a database may be created, and git.
+package main
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"errors"
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/tenantmq/tenantmq/examples/internal/git"
+)
+
+// leaseDuration is how long the partitions of a killed process wait for another.
+const leaseDuration = 3 * time.Second
+
+var started = time.Now()
+
+func say(format string, args ...any) {
+	fmt.Printf("%6.1fs  %s\n", time.Since(started).Seconds(), fmt.Sprintf(format, args...))
+}
+
+func main() {
+	replay := flag.String("replay", "", "take the traffic from `file`, one landing a line: {\"queue\", \"change\", \"at\", \"area\", \"files\"}")
+	within := flag.Duration("within", 20*time.Second, "compress a replay's traffic to `duration`")
+	limit := flag.Duration("limit", 5*time.Minute, "give up after `duration`")
+	flag.Parse()
+
+	ctx, cancel := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer cancel()
+	if err := run(ctx, *replay, *within, *limit); err != nil {
+		fmt.Fprintln(os.Stderr, "demo:", err)
+		cancel()
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, replay string, within, limit time.Duration) (err error) {
+	plan := builtinPlan()
+	if replay != "" {
+		if plan, err = readPlan(replay, within); err != nil {
+			return err
+		}
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not done after %v", limit))
+	defer cancel()
+	ctx, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+
+	dir, err := os.MkdirTemp("", "tenantmq-demo-")
+	if err != nil {
+		return err
+	}
+	dsn, db, dropDatabase, err := createDatabase(ctx)
+	if err != nil {
+		return errors.Join(err, os.RemoveAll(dir))
+	}
+	fleet, err := prepare(ctx, dir, dsn, plan, fail)
+	defer func() {
+		err = errors.Join(err, fleet.stop(), dropDatabase())
+		if err == nil {
+			err = os.RemoveAll(dir)
+		} else {
+			err = fmt.Errorf("%w\nthe logs are in %s", err, dir)
+		}
+	}()
+	if err != nil {
+		return err
+	}
+	if err := show(ctx, fleet, db, plan); err != nil {
+		// A service that failed explains more, and so do the rows that are stuck.
+		return errors.Join(cmp.Or(context.Cause(ctx), err), drained(context.WithoutCancel(ctx), db, slices.Sorted(maps.Keys(leftovers))...))
+	}
+	return nil
+}
+
+// prepare makes the repository, builds the services and starts them.
+func prepare(ctx context.Context, dir, dsn string, plan Plan, fail context.CancelCauseFunc) (*fleet, error) {
+	f := &fleet{dir: dir, fail: fail, env: []string{"MQ_DSN=" + dsn, "MQ_TENANTS=" + plan.tenants()}}
+	if err := git.Create(ctx, repository(dir), plan.commits()); err != nil {
+		return f, err
+	}
+	say("made a repository with %d changes for %s", len(plan.Changes), strings.Join(plan.Queues, ", "))
+
+	root, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}").Output()
+	if err != nil {
+		return f, fmt.Errorf("find the module's folder; run the demo inside it: %w", err)
+	}
+	f.root = strings.TrimSpace(string(root))
+	build := exec.CommandContext(ctx, "go", "build", "-o", filepath.Join(dir, "bin")+"/", "./examples/runway", "./examples/submitqueue", "./examples/stovepipe")
+	build.Dir = f.root
+	if out, err := build.CombinedOutput(); err != nil {
+		return f, fmt.Errorf("build the services: %w\n%s", err, out)
+	}
+	addresses, err := freeAddresses(4)
+	if err != nil {
+		return f, err
+	}
+	for i, s := range []struct{ name, program, section string }{
+		{"submitqueue-1", "submitqueue", "check: '" + checkCommand(dir, plan) + "'"},
+		{"submitqueue-2", "submitqueue", "check: '" + checkCommand(dir, plan) + "'"},
+		{"runway", "runway", fmt.Sprintf("repository: %q\n  target: %q\n  change: %q", repository(dir), targetRef, changeRef)},
+		{"stovepipe", "stovepipe", fmt.Sprintf("repository: %q\n  target: %q", repository(dir), targetRef)},
+	} {
+		overlay := fmt.Sprintf("mq:\n  backend: mysql\n  migrate: true\n  subscription:\n    lease_duration: %v\n    lease_renewal: 1s\n%s:\n  address: %s\n  %s\n",
+			leaseDuration, s.program, addresses[i], s.section)
+		service, err := f.add(s.name, s.program, addresses[i], overlay)
+		if err != nil {
+			return f, err
+		}
+		if err := service.healthy(ctx); err != nil {
+			return f, err
+		}
+	}
+	say("built and started two submitqueues, runway and stovepipe on one database")
+	return f, nil
+}
+
+func repository(dir string) string { return filepath.Join(dir, "landing.git") }
+
+// checkCommand fails for a change with a file BROKEN, and kills the process that
+// runs it once for those that crash.
+func checkCommand(dir string, plan Plan) string {
+	command := fmt.Sprintf(`! git --git-dir="%s" cat-file -e "%s:BROKEN" 2>/dev/null || { echo "the change is BROKEN"; exit 1; }`,
+		repository(dir), ref(changeRef, "$QUEUE", "$CHANGE"))
+	for _, c := range plan.Changes {
+		if c.Fault == Crashes {
+			command = fmt.Sprintf(`if [ "$QUEUE/$CHANGE" = "%s/%s" ] && mkdir "%s" 2>/dev/null; then kill -9 $PPID; sleep 1; fi; `,
+				c.Queue, c.Name, filepath.Join(dir, "crashed")) + command
+		}
+	}
+	return command
+}
+
+// show lands everything while processes are killed, and accounts for it.
+func show(ctx context.Context, f *fleet, db *sql.DB, plan Plan) error {
+	submitqueue := &client{addresses: []string{f.services[0].address, f.services[1].address}}
+	stovepipe := &client{addresses: []string{f.services[3].address}}
+	victim := f.services[1]
+
+	traffic, trafficCtx := errgroup.WithContext(ctx)
+	traffic.Go(func() error {
+		return land(trafficCtx, submitqueue, plan, func(n int) {
+			if n == (len(plan.Changes)+1)/2 {
+				say("half of the changes are accepted: killing %s with SIGKILL", victim.name)
+				if err := victim.kill(); err != nil {
+					f.fail(fmt.Errorf("kill %s: %w", victim.name, err))
+				}
+			}
+		})
+	})
+	traffic.Go(func() error { return watch(trafficCtx, submitqueue, stovepipe, plan, repository(f.dir)) })
+	if err := traffic.Wait(); err != nil {
+		return err
+	}
+	if err := validate(ctx, stovepipe, plan); err != nil {
+		return err
+	}
+	if err := waitDrained(ctx, db); err != nil {
+		return err
+	}
+	list, err := accounts(ctx, submitqueue, plan)
+	if err != nil {
+		return err
+	}
+	killed := f.killed()
+	stopErr := f.stop()
+	if stopErr == nil {
+		say("every service has stopped gracefully, with exit code 0")
+	}
+	printTable(list)
+	errs := []error{stopErr, balance(list, plan), prove(ctx, repository(f.dir), list)}
+	if want := plan.crashes() + 1; killed != want {
+		errs = append(errs, fmt.Errorf("%d processes were killed, want %d", killed, want))
+	}
+	if err := errors.Join(append(errs, drained(ctx, db, slices.Sorted(maps.Keys(leftovers))...))...); err != nil {
+		return err
+	}
+	say("every message is accounted for: no queue_* table holds a row of a drained partition, after %d processes were killed", killed)
+	return nil
+}
+
+// createDatabase makes a database of its own on the server of MQ_TEST_DSN.
+func createDatabase(ctx context.Context) (dsn string, db *sql.DB, drop func() error, err error) {
+	cfg, err := mysql.ParseDSN(os.Getenv("MQ_TEST_DSN"))
+	if err != nil || os.Getenv("MQ_TEST_DSN") == "" {
+		return "", nil, nil, fmt.Errorf("MQ_TEST_DSN must name a server on which a database may be created; make demo starts one: %w", err)
+	}
+	name := "tenantmq_demo_" + strings.ToLower(rand.Text()[:10])
+	cfg.DBName = ""
+	server, err := sql.Open("mysql", cfg.FormatDSN())
+	if err != nil {
+		return "", nil, nil, err
+	}
+	if _, err := server.ExecContext(ctx, "CREATE DATABASE "+name); err != nil {
+		return "", nil, nil, errors.Join(fmt.Errorf("create a database: %w", err), server.Close())
+	}
+	cfg.DBName = name
+	dsn = cfg.FormatDSN()
+	db, err = sql.Open("mysql", dsn)
+	return dsn, db, func() error {
+		_, err := server.Exec("DROP DATABASE " + name)
+		return errors.Join(err, db.Close(), server.Close())
+	}, err
+}

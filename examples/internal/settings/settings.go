@@ -1,0 +1,58 @@
+// Package settings finds a service's configuration files and reads the service's
+// own section of them. The section mq is read by mqfx.
+package settings
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"go.uber.org/config"
+
+	"github.com/tenantmq/tenantmq/mqfx"
+)
+
+// Files lists a service's configuration files, later ones winning: the base,
+// from the service's directory or the repository's root, and the overlays named
+// by -config or MQ_CONFIG.
+func Files(service string) []string {
+	overlays := flag.String("config", os.Getenv(mqfx.EnvConfig), "configuration `files` over "+mqfx.BaseFile+", separated by commas")
+	flag.Parse()
+	base := mqfx.BaseFile
+	if _, err := os.Stat(base); err != nil {
+		base = filepath.Join("examples", service, base)
+	}
+	files := []string{base}
+	for path := range strings.SplitSeq(*overlays, ",") {
+		if path = strings.TrimSpace(path); path != "" {
+			files = append(files, path)
+		}
+	}
+	return files
+}
+
+// Section returns a constructor for a service's own section. A section that is
+// missing or has unknown keys is an error.
+func Section[T any](name string, files []string) func() (T, error) {
+	return func() (T, error) {
+		var section T
+		sources := make([]config.YAMLOption, len(files))
+		for i, path := range files {
+			sources[i] = config.File(path)
+		}
+		provider, err := config.NewYAML(sources...)
+		if err != nil {
+			return section, fmt.Errorf("configuration: %w", err)
+		}
+		value := provider.Get(name)
+		if !value.HasValue() {
+			return section, fmt.Errorf("configuration: no section %s in %s", name, strings.Join(files, ", "))
+		}
+		if err := value.Populate(&section); err != nil {
+			return section, fmt.Errorf("configuration: %s: %w", name, err)
+		}
+		return section, nil
+	}
+}
