@@ -96,7 +96,7 @@ func closeCutsOff(s *stage) {
 	c := s.subscribe(p, backend.SubscriptionConfig{Group: group, Ordering: backend.Relaxed})
 	s.publish(p, messages(a, "key", 8)...)
 	for range 8 {
-		defer c.next().leave()
+		c.next()
 	}
 	ctx, cancel := context.WithCancel(s.ctx)
 	cancel()

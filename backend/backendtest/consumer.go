@@ -20,8 +20,9 @@ type consumer struct {
 
 	collecting sync.WaitGroup // the collector and its handlers
 
-	mu  sync.Mutex
-	out int
+	mu      sync.Mutex
+	out     int
+	aborted bool
 }
 
 // subscribe starts a consumer on the case's topic.
@@ -102,11 +103,11 @@ func (c *consumer) take(d backend.Delivery) *delivery {
 	return &delivery{Delivery: d, c: c, event: e}
 }
 
-// outstanding counts deliveries not settled.
-func (c *consumer) outstanding() int {
+// unsettled tells whether deliveries are out, or were when it was stopped.
+func (c *consumer) unsettled() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.out
+	return c.out > 0 || c.aborted
 }
 
 // handle gives every delivery to h, each in a goroutine of its own. It returns
@@ -152,8 +153,20 @@ func (c *consumer) abort() error {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	err := c.sub.Stop(ctx)
+	c.mu.Lock()
+	c.aborted = true
+	c.mu.Unlock()
 	c.s.history.add(event{verb: crashed, consumer: c.name, note: "stopped at once", err: err})
 	return err
+}
+
+// each settles deliveries side by side, as handlers do.
+func (s *stage) each(out []*delivery, settle func(*delivery)) {
+	var wg sync.WaitGroup
+	for _, d := range out {
+		wg.Go(func() { settle(d) })
+	}
+	wg.Wait()
 }
 
 // delivery is one attempt on record.

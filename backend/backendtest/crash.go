@@ -259,15 +259,20 @@ func outage(s *stage) {
 
 func deadHeartbeats(s *stage) {
 	a, b := s.tenant("a"), s.tenant("b")
+	s.publish(s.open(), message(a, "key", "m"), message(b, "key", "m"))
+	cfg := quick(backend.Strict)
 	for range 3 {
 		p := s.open(a, b)
-		s.subscribe(p, quick(backend.Strict))
-		s.eventually("a heartbeat", func() bool { return s.store.Rows(s.T, a, b)[Heartbeats] > 0 })
+		c := s.subscribe(p, cfg)
+		c.next()
+		c.next()
+		s.eventually("a heartbeat for each tenant", func() bool { return s.store.Rows(s.T, a, b)[Heartbeats] > 1 })
 		p.crash()
 	}
-	p := s.open(a, b)
-	c := s.subscribe(p, quick(backend.Strict))
-	c.expect(s.publish(p, message(a, "key", "m"))[0]).done()
+	// A subscriber has heartbeats while it has work.
+	c := s.subscribe(s.open(a, b), cfg)
+	out := []*delivery{c.next(), c.next()}
 	s.eventually("heartbeats of the living only", func() bool { return s.store.Rows(s.T, a, b)[Heartbeats] == 2 })
+	s.each(out, (*delivery).done)
 	s.finish(c, a, b)
 }

@@ -227,12 +227,3 @@ func (l timeline) attempts(m backend.Message) []int {
 	}
 	return out
 }
-
-// ids lists the ids of the deliveries in the order seen.
-func (l timeline) ids() []string {
-	var out []string
-	for _, e := range l.only(is(delivered)) {
-		out = append(out, e.msg.ID)
-	}
-	return out
-}

@@ -185,6 +185,7 @@ func asciiKept(s *stage) {
 		d := c.expect(m)
 		d.must(d.reject(errors.New("give up")))
 		c.stop()
+		cfg.DeadLetter.Disabled = true // the topic of dead letters of dead letters would not fit
 		dead := s.subscribeTo(p, n+backend.DefaultDeadLetterSuffix, cfg)
 		d = dead.next()
 		if f, ok := d.Failure(); !ok || f.OriginalTopic != n || f.Group != n {

@@ -197,6 +197,6 @@ func maxInFlight(s *stage) {
 	for _, d := range held {
 		d.done()
 	}
-	s.faultless(s.history.log().exactlyOnce(msgs))
+	s.faultless(s.history.log().only(onTopic(topic)).exactlyOnce(msgs))
 	s.finish(c, a, b)
 }

@@ -318,9 +318,19 @@ func publishNoReference(s *stage) {
 		for _, c := range []*consumer{c, other} {
 			d := c.expect(m)
 			scribble(d.Message())
-			d.must(d.nack(errors.New("again")))
+			d.must(d.nack(errTest))
 		}
 	}
+	d := c.expect(m)
+	scribble(d.Message())
+	d.must(d.reject(errTest))
+	u := s.undertake(p)
+	d = u.next()
+	m = message(a, "key", "m")
+	if got := d.Message(); string(got.Payload) != string(m.Payload) || got.Metadata["id"] != m.Metadata["id"] {
+		s.Errorf("dead letter of %q, %q, want %q, %q", got.Payload, got.Metadata, m.Payload, m.Metadata)
+	}
+	d.done()
 }
 
 func publishEndedContext(s *stage) {

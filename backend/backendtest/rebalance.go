@@ -35,7 +35,7 @@ func (r *rounds) handler(d *delivery) {
 	select {
 	case <-release:
 		d.done()
-	case <-r.s.ctx.Done():
+	case <-d.Context().Done():
 	}
 }
 

@@ -30,7 +30,8 @@ func (s *stage) redrive(p *process, dead backend.Message) {
 // deadLetters reads n dead letters and leaves them where they are.
 func (s *stage) deadLetters(p *process, n int) []*delivery {
 	s.Helper()
-	u := s.undertake(p)
+	cfg := backend.SubscriptionConfig{Group: "undertakers", Ordering: backend.Relaxed}
+	u := s.subscribeTo(p, topic+backend.DefaultDeadLetterSuffix, cfg)
 	var out []*delivery
 	for range n {
 		out = append(out, u.next())

@@ -36,7 +36,6 @@ type stage struct {
 	ctx     context.Context // ends with the case, for handlers that wait
 
 	mu        sync.Mutex
-	queues    []*process
 	consumers []*consumer
 	sent      map[identity]backend.Message
 }
@@ -55,28 +54,16 @@ func newStage(t *testing.T, f Factory) *stage {
 		T: t, store: f(t), history: newHistory(), ctx: ctx,
 		sent: make(map[identity]backend.Message),
 	}
-	t.Cleanup(func() {
-		s.end(cancel)
+	t.Cleanup(func() { // after the queues are closed, each by a clean-up of its own
+		cancel()
+		for _, c := range s.consumers {
+			c.collecting.Wait()
+		}
 		if t.Failed() {
 			t.Logf("history:\n%v", s.history)
 		}
 	})
 	return s
-}
-
-// end closes every queue and waits for all that the case started. Whatever is
-// out has been left out on purpose and is cut off.
-func (s *stage) end(cancel context.CancelFunc) {
-	s.mu.Lock()
-	queues, consumers := s.queues, s.consumers
-	s.mu.Unlock()
-	for _, p := range queues {
-		p.close()
-	}
-	cancel()
-	for _, c := range consumers {
-		c.collecting.Wait()
-	}
 }
 
 // tenant returns a tenant that no other case has.
@@ -101,9 +88,7 @@ func (s *stage) set(list ...tenants.ID) tenants.Set {
 func (s *stage) open(list ...tenants.ID) *process {
 	s.Helper()
 	p := &process{Queue: s.store.Open(s.T, s.set(list...)), s: s, list: list}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.queues = append(s.queues, p)
+	s.Cleanup(p.close)
 	return p
 }
 
@@ -130,13 +115,14 @@ func (p *process) crash() {
 	p.close()
 }
 
-// close ends the process: gracefully if nothing is out.
+// close ends the process: gracefully if nothing is out and nothing has failed.
+// What is out at the end of a case has been left out on purpose.
 func (p *process) close() {
 	p.s.mu.Lock()
-	hasty := p.severed
+	hasty := p.severed || p.s.Failed()
 	p.s.mu.Unlock()
 	for _, c := range p.s.of(p) {
-		hasty = hasty || c.outstanding() > 0
+		hasty = hasty || c.unsettled()
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()

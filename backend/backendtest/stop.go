@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -176,6 +177,9 @@ func stopSpends(s *stage) {
 	interrupt(3)
 	c = s.subscribe(s.open(a), cfg)
 	c.expect(m).done()
+	if got, want := s.history.log().attempts(m), []int{1, 1, 1, 1, 2, 2, 2, 2}; !slices.Equal(got, want) {
+		s.Errorf("attempts %v, want %v", got, want)
+	}
 	s.finish(c, a)
 }
 

@@ -89,15 +89,20 @@ func tenantShares(s *stage, weight int) {
 		batch = append(batch, message(a, fmt.Sprintf("key%d", i%8), fmt.Sprint(i)), message(b, fmt.Sprintf("key%d", i%8), fmt.Sprint(i)))
 	}
 	s.publish(p, batch...)
-	// Taking one after the other makes the handlers what there is to share.
+	// Handlers that are all taken before any is done are what there is to share.
+	const handlers = 40
 	c := s.subscribe(p, backend.SubscriptionConfig{
-		Group: group, Ordering: backend.Relaxed, MaxInFlight: 4, TenantWeights: map[tenants.ID]int{b: weight},
+		Group: group, Ordering: backend.Relaxed, MaxInFlight: handlers, TenantWeights: map[tenants.ID]int{b: weight},
 	})
 	counts := make(map[tenants.ID]int)
-	for range window {
-		d := c.next()
-		counts[d.Message().Tenant]++
-		d.done()
+	for range window / handlers {
+		var out []*delivery
+		for range handlers {
+			d := c.next()
+			counts[d.Message().Tenant]++
+			out = append(out, d)
+		}
+		s.each(out, (*delivery).done)
 	}
 	// A third off either way leaves room for what was fetched at the start.
 	want := window / (1 + weight)

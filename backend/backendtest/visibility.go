@@ -12,7 +12,6 @@ var visibilityCases = []testCase{
 	{"VisibilityLapseDeliversAgain", visibilityLapse},
 	{"VisibilityLapseRefusesTheOldDelivery", visibilityLapseRefuses},
 	{"VisibilityLapseSpendsAnAttempt", visibilityLapseSpends},
-	{"VisibilityLapseBlocksItsPartitionOnly", visibilityLapseBlocks},
 	{"ExtendKeepsADelivery", extendKeeps},
 	{"ExtendShortens", extendShortens},
 }
@@ -82,22 +81,6 @@ func visibilityLapseSpends(s *stage) {
 	d.done()
 	u.stop()
 	s.finish(c, a)
-}
-
-func visibilityLapseBlocks(s *stage) {
-	a := s.tenant("a")
-	p := s.open(a)
-	c := s.subscribe(p, backend.SubscriptionConfig{
-		Group: group, VisibilityTimeout: shortVisibility, Retry: backend.RetryPolicy{InitialBackoff: never, MaxBackoff: never},
-	})
-	msgs := s.publish(p, messages(a, "blocked", 2)...)
-	d := c.expect(msgs[0])
-	d.ended()
-	d.leave()
-	for _, m := range s.publish(p, messages(a, "flowing", 20)...) {
-		c.expect(m).done()
-	}
-	c.stop()
 }
 
 // extendKeeps lets the delivery beside it lapse: by then the extended one would
