@@ -98,9 +98,8 @@ func (c *consumer) settle(ctx context.Context, d backend.Delivery, out outcome) 
 	// context's error. Unsettled, the delivery goes back without an attempt
 	// spent.
 	if out.verb == nack && d.Context().Err() != nil {
-		cause := context.Cause(d.Context())
-		c.logFailure(d, out.cause, "attempt interrupted, the message stays", zap.NamedError("cause", cause))
-		if errors.Is(cause, backend.ErrLeaseLost) {
+		c.logFailure(d, out.cause, "attempt interrupted, the message stays", zap.NamedError("cause", context.Cause(d.Context())))
+		if errors.Is(context.Cause(d.Context()), backend.ErrLeaseLost) {
 			return leaseLost
 		}
 		return interrupted
@@ -123,12 +122,12 @@ func (c *consumer) settle(ctx context.Context, d backend.Delivery, out outcome) 
 	switch {
 	case err == nil:
 		return written
+	case ctx.Err() != nil, errors.Is(context.Cause(d.Context()), backend.ErrClosed), errors.Is(err, backend.ErrClosed):
+		c.log(d).Warn("stopped before the outcome was written, another attempt follows", zap.Stringer("outcome", written))
+		return interrupted
 	case errors.Is(err, backend.ErrLeaseLost):
 		c.log(d).Warn("lease ended before the outcome was written, another attempt follows", zap.Stringer("outcome", written))
 		return leaseLost
-	case ctx.Err() != nil, errors.Is(err, backend.ErrClosed):
-		c.log(d).Warn("stopped before the outcome was written, another attempt follows", zap.Stringer("outcome", written))
-		return interrupted
 	}
 	c.log(d).Error("outcome not written, another attempt follows", zap.Stringer("outcome", written), zap.Error(err))
 	return unwritten

@@ -95,7 +95,7 @@ func (w watched) results() map[string]int64 {
 	got := make(map[string]int64)
 	for _, c := range w.scope.Snapshot().Counters() {
 		if c.Value() > 0 {
-			got[c.Name()+" "+c.Tags()["outcome"]+" "+c.Tags()["topic"]+"/"+c.Tags()["group"]] = c.Value()
+			got[c.Name()+" "+c.Tags()["outcome"]+" "+c.Tags()["topic"]+"/"+c.Tags()["consumer_group"]] = c.Value()
 		}
 	}
 	return got
@@ -130,7 +130,7 @@ func TestInterruptedAttemptIsLeftUnsettled(t *testing.T) {
 				d := s.deliver("merge", backend.Message{Tenant: "docs"})
 				await(t, "the handler", begun)
 				d.end(c.cause)
-				if err := r.Stop(t.Context()); (err != nil) != (c.cause == backend.ErrClosed) {
+				if err := r.Stop(t.Context()); (err != nil) != errors.Is(c.cause, backend.ErrClosed) {
 					t.Errorf("Stop: %v", err)
 				}
 				select {
@@ -164,6 +164,23 @@ func TestLeaseLostIsLoggedOnceAndCounted(t *testing.T) {
 	}
 	if logs := w.logs.All(); len(logs) != 1 || logs[0].Level != zap.WarnLevel {
 		t.Errorf("logged %v, want one warning", logs)
+	}
+}
+
+// The queue took the delivery back, so to settle it is too late; that the
+// handler had finished meanwhile makes it no less cut off.
+func TestOutcomeAfterAStopCountsAsInterrupted(t *testing.T) {
+	s, w := &script{}, watch()
+	r := start(t, s, consume.Params{Scope: w.scope, Handlers: handlers(
+		consume.Func(onMerge, func(context.Context, consume.Delivery) error { return nil }))})
+	s.deliver("merge", backend.Message{Tenant: "docs"}, func(d *delivery) {
+		d.settling = func(context.Context) error { d.end(backend.ErrClosed); return backend.ErrLeaseLost }
+	})
+	if err := r.Stop(t.Context()); err == nil {
+		t.Error("Stop does not count it")
+	}
+	if diff := cmp.Diff(map[string]int64{"consume.deliveries interrupted merge/lander": 1}, w.results()); diff != "" {
+		t.Errorf("counted (-want +got):\n%s", diff)
 	}
 }
 

@@ -24,7 +24,7 @@ func (r result) String() string {
 	return [results]string{"ack", "nack", "postpone", "reject", "interrupted", "lease_lost", "settle_failed"}[r]
 }
 
-// metrics of one handler, tagged with its topic and group:
+// metrics of one handler, tagged with its topic and consumer_group:
 //
 //	consume.deliveries       counter, also tagged with the outcome
 //	consume.handle_duration  histogram, time in the handler
@@ -38,7 +38,7 @@ type metrics struct {
 }
 
 func newMetrics(scope tally.Scope, topic, group string) metrics {
-	scope = scope.SubScope("consume").Tagged(map[string]string{"topic": topic, "group": group})
+	scope = scope.SubScope("consume").Tagged(map[string]string{"topic": topic, "consumer_group": group})
 	m := metrics{
 		duration: scope.Histogram("handle_duration", tally.MustMakeExponentialDurationBuckets(time.Millisecond, 2, 18)),
 		inFlight: scope.Gauge("in_flight"),

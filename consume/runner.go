@@ -202,18 +202,16 @@ func (r *Runner) Stop(ctx context.Context) error {
 	r.mu.Unlock()
 	if starting != nil {
 		abort(errStopped)
-		select {
-		case <-starting:
-		case <-ctx.Done():
-			return fmt.Errorf("stop handlers: the start under way has not ended: %w", context.Cause(ctx))
-		}
 	}
 
 	var failed error
 	drained := make(chan struct{})
-	go func() {
+	go func() { // goes on when ctx ends: a stop is never half done
 		defer close(drained)
-		failed = stopAll(ctx, r.running)
+		if starting != nil {
+			<-starting
+		}
+		failed = stopAll(ctx, r.subscribed())
 		r.work.Wait()
 		r.cancel()
 		r.closeDone()
@@ -238,11 +236,17 @@ func (r *Runner) Stop(ctx context.Context) error {
 	}
 }
 
+func (r *Runner) subscribed() []*consumer {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.running
+}
+
 // cutOff counts the deliveries that a stop gave no time to finish, and says
 // whose they are.
 func (r *Runner) cutOff() (all int, each string) {
 	var names []string
-	for _, c := range r.running {
+	for _, c := range r.subscribed() {
 		if n := c.lost(); n > 0 {
 			all += n
 			names = append(names, fmt.Sprintf("%v: %d", c, n))

@@ -259,10 +259,11 @@ func TestStartThatFailsStopsWhatItStarted(t *testing.T) {
 }
 
 func TestStopEndsAStartUnderWay(t *testing.T) {
-	subscribing := make(chan struct{})
+	subscribing, release := make(chan struct{}), make(chan struct{})
 	s := &script{subscribing: func(ctx context.Context, _ string) error {
 		close(subscribing)
 		<-ctx.Done()
+		<-release
 		return context.Cause(ctx)
 	}}
 	r, err := consume.NewRunner(consume.Params{Subscriber: s, Handlers: handlers(consume.Func(onMerge, nothing))})
@@ -274,6 +275,12 @@ func TestStopEndsAStartUnderWay(t *testing.T) {
 	await(t, "Subscribe", subscribing)
 	stopped := make(chan error)
 	go func() { stopped <- r.Stop(t.Context()) }()
+	select {
+	case err := <-stopped:
+		t.Fatalf("Stop returned %v beside a start", err)
+	case <-time.After(10 * time.Millisecond): // enough to see a Stop that does not wait at all
+	}
+	close(release)
 	if err := await(t, "Start", started); err == nil || !strings.Contains(err.Error(), "stopped") {
 		t.Errorf("Start: %v", err)
 	}

@@ -150,18 +150,22 @@ func (d *delivery) Ack(ctx context.Context) error { return d.settle(ctx, settlem
 func (d *delivery) Nack(ctx context.Context, cause error) error {
 	return d.settle(ctx, settlement{verb: "nack", cause: cause})
 }
+
 func (d *delivery) Postpone(ctx context.Context, delay time.Duration) error {
 	return d.settle(ctx, settlement{verb: "postpone", delay: delay})
 }
+
 func (d *delivery) Reject(ctx context.Context, cause error) error {
 	return d.settle(ctx, settlement{verb: "reject", cause: cause})
 }
+
 func (d *delivery) Extend(ctx context.Context, timeout time.Duration) error {
 	if d.extend == nil {
 		return nil
 	}
 	return d.extend(ctx, timeout)
 }
+
 func (d *delivery) Failure() (backend.Failure, bool) {
 	if d.failure == nil {
 		return backend.Failure{}, false

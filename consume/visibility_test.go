@@ -2,6 +2,7 @@ package consume_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -32,7 +33,7 @@ func extensions(t *testing.T, handle func(context.Context, consume.Delivery) err
 				}
 				err := answers[0]
 				answers = answers[1:]
-				if err == backend.ErrLeaseLost {
+				if errors.Is(err, backend.ErrLeaseLost) {
 					d.end(err)
 				}
 				return err
@@ -58,7 +59,8 @@ func TestLongHandlerKeepsItsVisibility(t *testing.T) {
 			nil, nil,
 		},
 		{
-			"again after an error", long, []error{errBroken, errBroken},
+			"again after an error", long,
+			[]error{errBroken, errBroken},
 			[]string{"10:40", "15:45", "20:50", "30:60"},
 		},
 		{
@@ -68,7 +70,8 @@ func TestLongHandlerKeepsItsVisibility(t *testing.T) {
 		},
 		{
 			"not after a panic", func(context.Context, consume.Delivery) error { time.Sleep(15 * time.Second); panic("x") },
-			nil, []string{"10:40"},
+			nil,
+			[]string{"10:40"},
 		},
 		{
 			"a longer one of the handler's is never cut", func(ctx context.Context, d consume.Delivery) error {
@@ -79,7 +82,8 @@ func TestLongHandlerKeepsItsVisibility(t *testing.T) {
 				time.Sleep(95 * time.Second)
 				return nil
 			},
-			nil, []string{"1:101", "81:111", "91:121"},
+			nil,
+			[]string{"1:101", "81:111", "91:121"},
 		},
 		{
 			"a shorter one of the handler's is followed sooner", func(ctx context.Context, d consume.Delivery) error {
@@ -90,7 +94,8 @@ func TestLongHandlerKeepsItsVisibility(t *testing.T) {
 				time.Sleep(4 * time.Second)
 				return nil
 			},
-			nil, []string{"1:10", "4:34"},
+			nil,
+			[]string{"1:10", "4:34"},
 		},
 		{
 			"an invalid one of the handler's changes nothing", func(ctx context.Context, d consume.Delivery) error {
@@ -100,7 +105,8 @@ func TestLongHandlerKeepsItsVisibility(t *testing.T) {
 				time.Sleep(15 * time.Second)
 				return nil
 			},
-			nil, []string{"10:40"},
+			nil,
+			[]string{"10:40"},
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {

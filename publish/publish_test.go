@@ -96,17 +96,20 @@ func TestPublishRefusesBeforeTouchingTheQueue(t *testing.T) {
 			{
 				"conflicting metadata", "docs",
 				[]publish.Message{fine, {ID: "2", PartitionKey: "k", Metadata: map[string]string{"queue_name": "ios"}}},
-				backend.ErrInvalid, []string{"message 2 of 2", `"queue_name"`, `"ios"`, `"docs"`, "leave the key out"},
+				backend.ErrInvalid,
+				[]string{"message 2 of 2", `"queue_name"`, `"ios"`, `"docs"`, "leave the key out"},
 			},
 			{
 				"empty metadata", "docs",
 				[]publish.Message{{ID: "2", PartitionKey: "k", Metadata: map[string]string{"queue_name": ""}}},
-				backend.ErrInvalid, []string{"message 1 of 1", `"queue_name"`},
+				backend.ErrInvalid,
+				[]string{"message 1 of 1", `"queue_name"`},
 			},
 			{
 				"long conflicting metadata", "docs",
 				[]publish.Message{{ID: "2", PartitionKey: "k", Metadata: map[string]string{"queue_name": strings.Repeat("x", 1<<20)}}},
-				backend.ErrInvalid, []string{"xxx"},
+				backend.ErrInvalid,
+				[]string{"xxx"},
 			},
 		} {
 			receipts, err := pub(publish.New(r, publish.WithTenants(set)), c.tenant, c.msgs...)
