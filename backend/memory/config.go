@@ -22,8 +22,9 @@ type Config struct {
 	// topic's other groups. Default 7 days, 3 h to 10 years.
 	GroupRetention time.Duration
 
-	// Now is the queue's clock. It must not go backwards, and must not call the
-	// queue, which is locked meanwhile. Default time.Now.
+	// Now is the queue's clock. It must be safe for concurrent use, must not go
+	// backwards, and must not call the queue, which is locked meanwhile. Default
+	// time.Now.
 	Now func() time.Time
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tenantmq/tenantmq/backend"
 	"github.com/tenantmq/tenantmq/backend/internal/engine"
+	"github.com/tenantmq/tenantmq/tenants"
 )
 
 func TestConfigIsChecked(t *testing.T) {
@@ -140,14 +141,17 @@ func TestPublishTxNeedsADatabase(t *testing.T) {
 func TestNothingWorksAfterClose(t *testing.T) {
 	b := newBench(t)
 	b.join("landers")
+	b.tenants = oneTenant(t)
 	for range 2 {
 		if err := b.Close(t.Context()); err != nil {
 			t.Fatalf("Close: %v", err)
 		}
 	}
-	_, err := b.Publish(t.Context(), change("key", "id"))
+	_, publish := b.Publish(t.Context(), change("key", "id"))
+	_, subscribe := b.Subscribe(t.Context(), changes, backend.SubscriptionConfig{Group: "landers"})
 	for call, err := range map[string]error{
-		"Publish":   err,
+		"Publish":   publish,
+		"Subscribe": subscribe,
 		"Pause":     b.Pause(t.Context(), tenant, changes, "landers"),
 		"Resume":    b.Resume(t.Context(), tenant, changes, "landers"),
 		"Redrive":   b.Redrive(t.Context(), tenant, changes, "key", "id"),
@@ -209,4 +213,20 @@ func TestNoMessageIsSkipped(t *testing.T) {
 	}
 	wg.Wait()
 	b.left(Stats{Watermarks: 1, Leases: 1, Heartbeats: 1})
+}
+
+func oneTenant(t *testing.T) tenants.Set {
+	t.Helper()
+	set, err := tenants.New(tenant)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return set
+}
+
+func TestSubscribeNeedsTenants(t *testing.T) {
+	_, err := newBench(t).Subscribe(t.Context(), changes, backend.SubscriptionConfig{Group: "landers"})
+	if field := (*backend.FieldError)(nil); !errors.As(err, &field) || field.Field != "tenants" {
+		t.Errorf("error %v, want a FieldError of tenants", err)
+	}
 }

@@ -269,13 +269,10 @@ func (p *partition) add(m *message) {
 	p.ids[m.id] = m
 }
 
-// remove returns false for what is not stored.
-func (p *partition) remove(offset uint64) bool {
-	m, ok := p.messages.Delete(offset)
-	if ok {
+func (p *partition) remove(offset uint64) {
+	if m, ok := p.messages.Delete(offset); ok {
 		delete(p.ids, m.id)
 	}
-	return ok
 }
 
 func (p *partition) removeThrough(offset uint64) {
