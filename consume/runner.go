@@ -25,6 +25,9 @@ type Params struct {
 	// Defaults are laid under every handler's [Subscription]. Zero fields mean
 	// the backend's defaults.
 	Defaults backend.SubscriptionConfig
+	// TopicDefaults, if not nil, takes the place of Defaults: topics may be
+	// configured apart and yet be started and stopped as one.
+	TopicDefaults func(topic string) backend.SubscriptionConfig
 	// Logger, nil for none.
 	Logger *zap.Logger
 	// Scope, nil for none.
@@ -80,6 +83,9 @@ func NewRunner(p Params) (*Runner, error) {
 	if p.Scope == nil {
 		p.Scope = tally.NoopScope
 	}
+	if p.TopicDefaults == nil {
+		p.TopicDefaults = func(string) backend.SubscriptionConfig { return p.Defaults }
+	}
 	r := &Runner{subscriber: p.Subscriber, logger: p.Logger, done: make(chan struct{})}
 	r.closeDone = sync.OnceFunc(func() { close(r.done) })
 	r.ctx, r.cancel = context.WithCancel(context.Background())
@@ -92,7 +98,7 @@ func NewRunner(p Params) (*Runner, error) {
 			continue
 		}
 		s := h.Subscription()
-		config := s.config(p.Defaults)
+		config := s.config(p.TopicDefaults(s.Topic))
 		if err := config.Validate(s.Topic); err != nil {
 			faults = append(faults, fmt.Errorf("handler %s, topic %q, group %q: %w", handlerName(h), s.Topic, config.Group, err))
 			continue

@@ -9,10 +9,10 @@ import (
 )
 
 // Subscription says what a handler consumes and how. Topic and Group are
-// required; every other field overrides the one of the same name in
-// [Params].Defaults, whose documentation is at [backend.SubscriptionConfig]. A
-// zero field overrides nothing, so [backend.Strict], [backend.Earliest] and an
-// enabled dead letter are what a handler gets unless the defaults say otherwise.
+// required; every other field is documented at [backend.SubscriptionConfig] and
+// overrides the default of the same name in [Params]. A zero field overrides
+// nothing, so [backend.Strict], [backend.Earliest] and an enabled dead letter
+// are what a handler gets unless the defaults say otherwise.
 type Subscription struct {
 	Topic string
 	Group string

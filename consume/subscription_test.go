@@ -72,3 +72,22 @@ func TestOverriddenLeaseBringsItsRenewal(t *testing.T) {
 		t.Errorf("got renewal %v", got.LeaseRenewal)
 	}
 }
+
+func TestTopicsHaveDefaultsOfTheirOwn(t *testing.T) {
+	q := &script{}
+	start(t, q, consume.Params{
+		Handlers: handlers(consume.Func(on("merge", "g"), nothing), consume.Func(on("check", "g"), nothing)),
+		Defaults: full, // not asked
+		TopicDefaults: func(topic string) backend.SubscriptionConfig {
+			return backend.SubscriptionConfig{MaxInFlight: len(topic), BatchSize: map[string]int{"merge": 7, "check": 8}[topic]}
+		},
+	})
+	for topic, batch := range map[string]int{"merge": 7, "check": 8} {
+		want := backend.SubscriptionConfig{Group: "g", MaxInFlight: 5, BatchSize: batch}.WithDefaults()
+		q.topic(topic, func(sub *subscription) {
+			if diff := cmp.Diff(want, sub.config); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", topic, diff)
+			}
+		})
+	}
+}
