@@ -179,22 +179,26 @@ var leftovers = map[string]string{
 func drained(ctx context.Context, db *sql.DB, tables ...string) error {
 	var errs []error
 	for _, name := range tables {
-		rows, err := db.QueryContext(ctx, leftovers[name])
-		if err != nil {
-			return err
-		}
-		for rows.Next() {
-			var row [4]string
-			if err := rows.Scan(&row[0], &row[1], &row[2], &row[3]); err != nil {
-				return errors.Join(err, rows.Close())
-			}
-			errs = append(errs, fmt.Errorf("%s still holds %q", name, row))
-		}
-		if err := errors.Join(rows.Err(), rows.Close()); err != nil {
-			return err
-		}
+		errs = append(errs, empty(ctx, db, name))
 	}
 	return errors.Join(errs...)
+}
+
+func empty(ctx context.Context, db *sql.DB, name string) error {
+	rows, err := db.QueryContext(ctx, leftovers[name])
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	var errs []error
+	for rows.Next() {
+		var row [4]string
+		if err := rows.Scan(&row[0], &row[1], &row[2], &row[3]); err != nil {
+			return err
+		}
+		errs = append(errs, fmt.Errorf("%s still holds %q", name, row))
+	}
+	return errors.Join(append(errs, rows.Err())...)
 }
 
 // waitDrained gives the services time to give back what they hold of partitions

@@ -19,8 +19,14 @@ func TestPercentile(t *testing.T) {
 		p       int
 		want    time.Duration
 	}{
-		{nil, 50, 0}, {hundred[:1], 50, 1}, {hundred[:1], 99, 1}, {hundred[:3], 50, 2}, {hundred[:4], 50, 2},
-		{hundred, 50, 50}, {hundred, 99, 99}, {hundred[:99], 99, 99},
+		{nil, 50, 0},
+		{hundred[:1], 50, 1},
+		{hundred[:1], 99, 1},
+		{hundred[:3], 50, 2},
+		{hundred[:4], 50, 2},
+		{hundred, 50, 50},
+		{hundred, 99, 99},
+		{hundred[:99], 99, 99},
 	} {
 		if got := percentile(c.latency, c.p); got != c.want {
 			t.Errorf("p%d of %d: got %d, want %d", c.p, len(c.latency), got, c.want)

@@ -53,7 +53,10 @@ func (c *client) do(ctx context.Context, method, path string, body []byte) (answ
 			return a, nil
 		}
 		if pauseErr := pause(ctx, 100*time.Millisecond); pauseErr != nil {
-			return answer{}, fmt.Errorf("%s %s: %w, last answer: %d %s %v", method, path, pauseErr, a.status, a.body, err)
+			if err == nil {
+				err = fmt.Errorf("%d %s", a.status, a.body)
+			}
+			return answer{}, fmt.Errorf("%s %s: %w, after: %w", method, path, pauseErr, err)
 		}
 	}
 }

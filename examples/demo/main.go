@@ -220,7 +220,7 @@ func createDatabase(ctx context.Context) (dsn string, db *sql.DB, drop func() er
 	dsn = cfg.FormatDSN()
 	db, err = sql.Open("mysql", dsn)
 	return dsn, db, func() error {
-		_, err := server.Exec("DROP DATABASE " + name)
+		_, err := server.ExecContext(context.WithoutCancel(ctx), "DROP DATABASE "+name)
 		return errors.Join(err, db.Close(), server.Close())
 	}, err
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
@@ -118,13 +119,5 @@ const (
 // IsError tells whether err has one of the server's error numbers.
 func IsError(err error, numbers ...uint16) bool {
 	me, ok := errors.AsType[*mysql.MySQLError](err)
-	if !ok {
-		return false
-	}
-	for _, n := range numbers {
-		if me.Number == n {
-			return true
-		}
-	}
-	return false
+	return ok && slices.Contains(numbers, me.Number)
 }

@@ -37,22 +37,21 @@ func Files(service string) []string {
 // missing or has unknown keys is an error.
 func Section[T any](name string, files []string) func() (T, error) {
 	return func() (T, error) {
-		var section T
+		var section *T // stays nil where there is none
 		sources := make([]config.YAMLOption, len(files))
 		for i, path := range files {
 			sources[i] = config.File(path)
 		}
 		provider, err := config.NewYAML(sources...)
+		if err == nil {
+			err = provider.Get(name).Populate(&section)
+		}
+		if err == nil && section == nil {
+			err = fmt.Errorf("not found in %s", strings.Join(files, ", "))
+		}
 		if err != nil {
-			return section, fmt.Errorf("configuration: %w", err)
+			return *new(T), fmt.Errorf("configuration section %s: %w", name, err)
 		}
-		value := provider.Get(name)
-		if !value.HasValue() {
-			return section, fmt.Errorf("configuration: no section %s in %s", name, strings.Join(files, ", "))
-		}
-		if err := value.Populate(&section); err != nil {
-			return section, fmt.Errorf("configuration: %s: %w", name, err)
-		}
-		return section, nil
+		return *section, nil
 	}
 }

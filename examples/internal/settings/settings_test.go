@@ -22,9 +22,9 @@ func TestSection(t *testing.T) {
 		t.Errorf("%+v, %v", got, err)
 	}
 	for name, want := range map[string]string{
-		write(t, "service:\n  adress: :1\n"):   "adress",
+		write(t, "service:\n  port: 1\n"):      "port",
 		write(t, "service: {address: [1]}\n"):  "service",
-		write(t, "servise: {address: x}\n"):    "no section service in ",
+		write(t, "servise: {address: x}\n"):    "service: not found in ",
 		write(t, "service\n\t- x"):             "configuration",
 		filepath.Join(t.TempDir(), "not.yaml"): "not.yaml",
 	} {
