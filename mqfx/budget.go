@@ -9,8 +9,6 @@ const (
 	// rollbackTimeout bounds the undoing of a start that failed, whose own
 	// context may have ended.
 	rollbackTimeout = 5 * time.Second
-	// closeTimeout bounds the closing of a queue that nobody uses any more.
-	closeTimeout = 5 * time.Second
 	// maxReserve is what a stopping module leaves at most of its time to those
 	// that stop after it.
 	maxReserve = 2 * time.Second

@@ -140,20 +140,6 @@ func TestEveryKeyReachesTheBackend(t *testing.T) {
 	}
 }
 
-func TestPoolIsSized(t *testing.T) {
-	c := DefaultConfig()
-	c.DSN, c.Pool.MaxOpen = "mq@tcp(127.0.0.1:1)/mq", 7
-	q := &queue{p: queueParams{Config: c}}
-	db, _, err := q.database()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
-	if n := db.Stats().MaxOpenConnections; n != 7 {
-		t.Errorf("at most %d connections", n)
-	}
-}
-
 func TestLogIsBuiltFromTheConfiguration(t *testing.T) {
 	stderr := os.Stderr
 	defer func() { os.Stderr = stderr }()

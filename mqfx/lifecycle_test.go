@@ -213,6 +213,36 @@ func TestDrainTimeoutApplies(t *testing.T) {
 	}
 }
 
+func TestCutOffHandlersReturnBeforeWhatTheyUseStops(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begun := make(chan struct{})
+		var returned, early atomic.Bool
+		var out publish.Publisher
+		app := fxtest.New(t, inMemory(t), fx.Populate(&out),
+			mqfx.Handle(func(lc fx.Lifecycle) consume.Handler {
+				lc.Append(fx.StopHook(func() { early.Store(!returned.Load()) }))
+				return consume.Func(consume.Subscription{Topic: "land", Group: "lander"}, func(ctx context.Context, _ consume.Delivery) error {
+					close(begun)
+					<-ctx.Done()
+					time.Sleep(100 * time.Millisecond) // cleaning up
+					returned.Store(true)
+					return ctx.Err()
+				})
+			}))
+		app.RequireStart()
+		mustPublish(t, out, "land", message("1"))
+		<-begun
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		if err := app.Stop(ctx); err == nil || !strings.Contains(err.Error(), "1 deliveries cut off") {
+			t.Errorf("error is %v", err)
+		}
+		if early.Load() {
+			t.Error("what the handler uses was stopped under it")
+		}
+	})
+}
+
 func TestFailedConstructionLeavesNothing(t *testing.T) {
 	dsn, connections := silentServer(t)
 	err := refused(t, mqfx.Module, mqfx.WithConfig(mqfx.Config{DSN: mqfx.DSN(dsn), Migrate: true}), mqfx.WithTenants(set(t, "acme")),

@@ -183,8 +183,6 @@ func (q *queue) stop(ctx context.Context) error {
 	}
 	ctx, cancel := endEarly(ctx, reserve(ctx))
 	defer cancel()
-	ctx, cancel = context.WithTimeout(ctx, closeTimeout)
-	defer cancel()
 	if err := o.close(ctx); err != nil {
 		return fmt.Errorf("close the queue: %w", err)
 	}

@@ -185,6 +185,10 @@ func TestNothingAroundTheTestCounts(t *testing.T) {
 	if cfg.Backend != mqfx.BackendMemory || cfg.DSN != "" || !served.Contains(mqfxtest.Tenant) {
 		t.Errorf("configuration %v, tenants %v", cfg, served)
 	}
+	mqfxtest.New(t, mqfx.WithConfigFiles("given.yaml"), fx.Populate(&cfg))
+	if cfg.Subscription.BatchSize != 7 || cfg.DSN != "" {
+		t.Errorf("configuration %v", cfg)
+	}
 }
 
 func TestConfigurationOfTheTestApplies(t *testing.T) {

@@ -1,0 +1,52 @@
+package mqfx
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/uber-go/tally/v4"
+	"go.uber.org/zap"
+
+	"github.com/tenantmq/tenantmq/backend"
+	"github.com/tenantmq/tenantmq/backend/memory"
+	"github.com/tenantmq/tenantmq/mqfx/internal/harness"
+)
+
+// Fx takes a start for failed whose context has ended, whatever the hook says,
+// and then never stops it.
+func TestStartThatSucceedsTooLateIsUndone(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	var opened *memory.Queue
+	q := &queue{p: queueParams{
+		Config:    Config{Backend: BackendMemory},
+		Telemetry: telemetry{log: zap.NewNop(), scope: tally.NoopScope},
+		Harness: &harness.Memory{Opened: func(m *memory.Queue) {
+			opened = m
+			cancel()
+		}},
+	}}
+	if err := q.start(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("error is %v", err)
+	}
+	if _, err := q.Publish(t.Context()); !errors.Is(err, ErrNotStarted) {
+		t.Errorf("the queue is in use: %v", err)
+	}
+	if _, err := opened.Publish(t.Context()); !errors.Is(err, backend.ErrClosed) {
+		t.Errorf("the backend is still open: %v", err)
+	}
+}
+
+func TestPoolIsSized(t *testing.T) {
+	c := DefaultConfig()
+	c.DSN, c.Pool.MaxOpen = "mq@tcp(127.0.0.1:1)/mq", 7
+	q := &queue{p: queueParams{Config: c}}
+	db, _, err := q.database()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if n := db.Stats().MaxOpenConnections; n != 7 {
+		t.Errorf("at most %d connections", n)
+	}
+}
