@@ -19,7 +19,7 @@ func TestHandlersNeedTenants(t *testing.T) {
 	for _, list := range []string{"", " "} {
 		t.Setenv(tenants.EnvVar, list)
 		err := refused(t, mqfx.Module, mqfx.WithConfig(mqfx.Config{DSN: mqfx.DSN(dsn)}), mqfx.Handle(newCollector("land")))
-		for _, want := range []string{"MQ_TENANTS", "1 handlers", "set it to those this process serves"} {
+		for _, want := range []string{"MQ_TENANTS", "the handlers have nobody to serve", "set it to those of this process"} {
 			if !strings.Contains(err.Error(), want) {
 				t.Errorf("error lacks %q: %v", want, err)
 			}

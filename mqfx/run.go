@@ -37,8 +37,8 @@ func run(p runParams) error {
 	if len(p.Handlers) > 0 && p.Tenants.Len() == 0 {
 		return &backend.FieldError{
 			Field: tenants.EnvVar, Value: `""`,
-			Rule: fmt.Sprintf("lists no tenant, and there are %d handlers: set it to those this process serves, as in %s=docs,search, "+
-				"or hand them in by mqfx.WithTenants", len(p.Handlers), tenants.EnvVar),
+			Rule: fmt.Sprintf("lists no tenant, so the handlers have nobody to serve: set it to those of this process, as in %s=docs,search, "+
+				"or hand them in by mqfx.WithTenants", tenants.EnvVar),
 		}
 	}
 	r, err := newRunners(p)
