@@ -12,6 +12,7 @@ import (
 var closeCases = []testCase{
 	{"CloseStopsEverything", closeStops},
 	{"CloseWaitsForWhatIsOut", closeWaits},
+	{"CloseLetsHandlersPublish", closeLetsPublish},
 	{"CloseWithEndedContextCutsOff", closeCutsOff},
 	{"CloseOfWhatWasNeverUsed", closeUnused},
 	{"CloseBesidePublishing", closeBesidePublishing},
@@ -90,6 +91,39 @@ func closeWaits(s *stage) {
 	s.finish(c, a)
 }
 
+// closeLetsPublish publishes from a handler that Close waits for: it could not
+// finish its work otherwise.
+func closeLetsPublish(s *stage) {
+	a := s.tenant("a")
+	p := s.open(a)
+	c := s.subscribe(p, backend.SubscriptionConfig{Group: group})
+	d := c.expect(s.publish(p, message(a, "key", "m"))[0])
+	closed := make(chan error, 1)
+	go func() {
+		ctx, cancel := s.timeout()
+		defer cancel()
+		closed <- p.Close(ctx)
+	}()
+	s.eventually("no new subscriptions: Close has begun", func() bool {
+		sub, err := p.Subscribe(s.ctx, "probe", backend.SubscriptionConfig{Group: group})
+		if err != nil {
+			return errors.Is(err, backend.ErrClosed)
+		}
+		if err := sub.Stop(s.ctx); err != nil {
+			s.Errorf("Stop: %v", err)
+		}
+		return false
+	})
+	follow := s.publish(p, message(a, "key", "published by the handler"))[0]
+	d.done()
+	if err := <-closed; err != nil {
+		s.Errorf("Close: %v", err)
+	}
+	c = s.subscribe(s.open(a), backend.SubscriptionConfig{Group: group})
+	c.expect(follow).done()
+	s.finish(c, a)
+}
+
 func closeCutsOff(s *stage) {
 	a := s.tenant("a")
 	p := s.open(a)
@@ -151,6 +185,6 @@ func closeBesidePublishing(s *stage) {
 	}
 	wg.Wait()
 	c := s.subscribe(s.open(a), backend.SubscriptionConfig{Group: group, Ordering: backend.Relaxed}).ackAll()
-	s.within("all that was stored is acked", func(l timeline) bool { return l.settledAll(stored) })
+	s.within("all that was stored is acked", acks(stored))
 	s.finish(c, a)
 }

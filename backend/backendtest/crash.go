@@ -53,7 +53,7 @@ func crashReplaced(s *stage) {
 	p.crash()
 
 	d := s.subscribe(other, quick(backend.Strict)).ackAll()
-	s.within("all acked", func(l timeline) bool { return l.settledAll(msgs) })
+	s.within("all acked", acks(msgs))
 	l := s.history.log()
 	s.faultless(l.exactlyOnce(msgs), l.only(by(d.name)).inOrder(backend.Strict), l.oneAtATime())
 	for _, m := range settled {
@@ -112,12 +112,12 @@ func poison(s *stage, ordering backend.Ordering) {
 		}
 		d.done()
 	})
-	buried := func(l timeline) bool { return l.has(by(u.name), is(acked)) && l.settledAll(innocents) }
+	buried := func() condition { return every{count(1, by(u.name), is(acked)), acks(innocents)} }
 
 	for crashes := 0; ; crashes++ {
 		p := s.open(a)
 		c := s.subscribe(p, cfg)
-		if !s.comesTo(c, poisoned, buried) {
+		if !s.comesTo(c, poisoned, buried()) {
 			if crashes == 0 {
 				s.Error("the poison was never delivered")
 			}
@@ -135,7 +135,7 @@ func poison(s *stage, ordering backend.Ordering) {
 
 // comesTo acks one delivery after the other until it comes to m, or else to
 // the end.
-func (s *stage) comesTo(c *consumer, m backend.Message, end func(timeline) bool) bool {
+func (s *stage) comesTo(c *consumer, m backend.Message, end condition) bool {
 	s.Helper()
 	ctx, cancel := s.timeout()
 	defer cancel()
@@ -205,7 +205,7 @@ func staleOwner(s *stage) {
 	// Both go on, each with its share.
 	c.ackAll()
 	d.ackAll()
-	s.within("all acked", func(l timeline) bool { return l.settledAll(msgs) })
+	s.within("all acked", acks(msgs))
 	s.faultless(s.history.log().exactlyOnce(msgs))
 	c.stop()
 	s.finish(d, a)
@@ -251,9 +251,7 @@ func outage(s *stage) {
 		msgs = append(msgs, batch...)
 	}
 	l := s.history.log()
-	if !l.settledAll(msgs) {
-		s.Error("not all acked")
-	}
+	s.within("all acked", acks(msgs))
 	s.faultless(l.inOrder(backend.Strict))
 }
 

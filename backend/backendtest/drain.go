@@ -38,7 +38,7 @@ func thousandPartitions(s *stage) {
 	}
 	s.publish(p, batch...)
 	c := s.subscribe(s.open(a), backend.SubscriptionConfig{Group: group, MaxInFlight: 200}).ackAll()
-	s.within("all acked", func(l timeline) bool { return l.settledAll(batch) })
+	s.within("all acked", acks(batch))
 	l := s.history.log()
 	s.faultless(l.exactlyOnce(batch), l.attemptsIn(1))
 	s.finish(c, a)
@@ -88,7 +88,7 @@ func drainGroups(s *stage) {
 		batch = append(batch, message(a, fmt.Sprintf("key%d", i%7), fmt.Sprint(i)))
 	}
 	s.publish(p, batch...)
-	s.within("the fast group has all", func(l timeline) bool { return l.only(by(fast.name)).settledAll(batch) })
+	s.within("the fast group has all", acks(batch, by(fast.name)))
 	for range batch {
 		slow.next().done()
 	}

@@ -105,13 +105,12 @@ func TestHistoryWaits(t *testing.T) {
 	h := newHistory()
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	never := func(timeline) bool { return false }
-	if err := h.wait(ended, never); !errors.Is(err, context.Canceled) {
+	if err := h.wait(ended, count(1)); !errors.Is(err, context.Canceled) {
 		t.Errorf("wait with an ended context: %v", err)
 	}
 	done := make(chan error)
 	go func() {
-		done <- h.wait(t.Context(), func(l timeline) bool { return len(l) == 2 })
+		done <- h.wait(t.Context(), every{count(2), count(1, is(delivered))})
 	}()
 	h.notef("first")
 	h.add(event{verb: delivered, consumer: "c", msg: message("t", "key", "m"), attempt: 1})

@@ -29,7 +29,7 @@ func groupsIndependent(s *stage) {
 	d := failing.expect(msgs[0])
 	d.must(d.nack(errTest))
 	for _, c := range []*consumer{strict, relaxed} {
-		s.within("all acked by "+c.name, func(l timeline) bool { return l.only(by(c.name)).settledAll(msgs) })
+		s.within("all acked by "+c.name, acks(msgs, by(c.name)))
 		l := s.history.log().only(by(c.name))
 		s.faultless(l.exactlyOnce(msgs), l.attemptsIn(1), l.inOrder(backend.Strict))
 	}
@@ -43,7 +43,7 @@ func groupEarliest(s *stage) {
 	early := s.publish(p, append(messages(a, "key", 5), messages(b, "key", 5)...)...)
 	c := s.subscribe(p, backend.SubscriptionConfig{Group: group}).ackAll()
 	late := s.publish(p, message(a, "key", "late"), message(b, "other", "late"))
-	s.within("all acked", func(l timeline) bool { return l.settledAll(append(early, late...)) })
+	s.within("all acked", acks(append(early, late...)))
 	s.faultless(s.history.log().exactlyOnce(append(early, late...)))
 	s.finish(c, a, b)
 }
@@ -74,7 +74,7 @@ func groupLatest(s *stage) {
 
 	// The early messages are there for the group that waits for them.
 	e = s.subscribe(p, backend.SubscriptionConfig{Group: "early"}).ackAll()
-	s.within("all acked by a group that begins at the earliest", func(l timeline) bool { return l.only(by(e.name)).settledAll(early) })
+	s.within("all acked by a group that begins at the earliest", acks(early, by(e.name)))
 	e.stop()
 	s.finish(c, a)
 }
@@ -89,12 +89,12 @@ func groupAway(s *stage) {
 	away.stop()
 
 	msgs := s.publish(p, append(messages(a, "key", 10), messages(b, "other", 10)...)...)
-	s.within("all acked by the group at home", func(l timeline) bool { return l.only(by(home.name)).settledAll(append(msgs, seen)) })
+	s.within("all acked by the group at home", acks(append(msgs, seen), by(home.name)))
 	s.pass(p)
 	home.stop()
 
 	away = s.subscribe(s.open(a, b), backend.SubscriptionConfig{Group: "away"}).ackAll()
-	s.within("all acked by the group that was away", func(l timeline) bool { return l.only(by(away.name)).settledAll(msgs) })
+	s.within("all acked by the group that was away", acks(msgs, by(away.name)))
 	l := s.history.log().only(by(away.name))
 	s.faultless(l.exactlyOnce(msgs), l.inOrder(backend.Strict), l.attemptsIn(1))
 	s.finish(away, a, b)
@@ -109,7 +109,7 @@ func groupDropped(s *stage) {
 	d.must(d.nack(errTest)) // leaves delivery state
 	away.stop()
 	msgs := s.publish(p, messages(a, "key", 10)...)
-	s.within("all acked by the group at home", func(l timeline) bool { return l.only(by(home.name)).settledAll(msgs) })
+	s.within("all acked by the group at home", acks(msgs, by(home.name)))
 	s.pass(p)
 	total := 0
 	for _, n := range s.store.Rows(s.T, a) {
@@ -161,7 +161,7 @@ func (s *stage) share(a tenants.ID, processes []*process, cfg backend.Subscripti
 	for _, p := range processes {
 		s.subscribe(p, cfg).ackAll()
 	}
-	s.within("all acked", func(l timeline) bool { return l.settledAll(msgs) })
+	s.within("all acked", acks(msgs))
 	l := s.history.log()
 	s.faultless(l.exactlyOnce(msgs), l.inOrder(backend.Strict), l.oneAtATime(), l.attemptsIn(1))
 	s.drained(a)

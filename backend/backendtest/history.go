@@ -103,16 +103,21 @@ func (h *history) notef(format string, args ...any) {
 func (h *history) log() timeline {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return slices.Clip(h.events) // events are only appended, never changed
+	return slices.Clip(h.events)
 }
 
 // wait returns once the history satisfies cond, or with ctx.
-func (h *history) wait(ctx context.Context, cond func(timeline) bool) error {
+func (h *history) wait(ctx context.Context, cond condition) error {
+	seen := 0
 	for {
 		h.mu.Lock()
-		events, changed := slices.Clip(h.events), h.changed
+		fresh, changed := h.events[seen:], h.changed // events are only appended, never changed
 		h.mu.Unlock()
-		if cond(events) {
+		for _, e := range fresh {
+			cond.see(e)
+		}
+		seen += len(fresh)
+		if cond.met() {
 			return nil
 		}
 		select {
@@ -170,11 +175,20 @@ type timeline []event
 func (l timeline) only(keep ...func(event) bool) timeline {
 	var out timeline
 	for _, e := range l {
-		if !slices.ContainsFunc(keep, func(f func(event) bool) bool { return !f(e) }) {
+		if keeps(e, keep) {
 			out = append(out, e)
 		}
 	}
 	return out
+}
+
+func keeps(e event, keep []func(event) bool) bool {
+	return !slices.ContainsFunc(keep, func(f func(event) bool) bool { return !f(e) })
+}
+
+// attempt keeps events of deliveries that are the n-th of their message.
+func attempt(n int) func(event) bool {
+	return func(e event) bool { return e.attempt == n }
 }
 
 // is keeps events of a verb.
@@ -205,18 +219,6 @@ func in(t tenants.ID) func(event) bool {
 // has tells whether some event satisfies all of keep.
 func (l timeline) has(keep ...func(event) bool) bool {
 	return len(l.only(keep...)) > 0
-}
-
-// settledAll tells whether every message has been acked, as far as its
-// consumer knows.
-func (l timeline) settledAll(msgs []backend.Message) bool {
-	done := make(map[identity]bool)
-	for _, e := range l {
-		if e.verb == acked && e.err == nil {
-			done[identityOf(e.msg)] = true
-		}
-	}
-	return !slices.ContainsFunc(msgs, func(m backend.Message) bool { return !done[identityOf(m)] })
 }
 
 // attempts lists the attempts at a message in the order seen.

@@ -141,7 +141,7 @@ func identifiersKept(s *stage) {
 	}
 	batch = s.publish(p, batch...) // fails on a duplicate
 	c := s.subscribe(p, backend.SubscriptionConfig{Group: group, MaxInFlight: 20}).ackAll()
-	s.within("all acked", func(l timeline) bool { return l.settledAll(batch) })
+	s.within("all acked", acks(batch))
 	l := s.history.log()
 	s.faultless(l.exactlyOnce(batch), l.inOrder(backend.Strict), l.oneAtATime(), l.attemptsIn(1))
 	s.finish(c, a)
@@ -170,7 +170,7 @@ func asciiKept(s *stage) {
 	}
 	batch = s.publish(p, batch...)
 	c := s.subscribe(p, backend.SubscriptionConfig{Group: group}).ackAll()
-	s.within("all tenants' acked", func(l timeline) bool { return l.settledAll(batch) })
+	s.within("all tenants' acked", acks(batch))
 	s.faultless(s.history.log().exactlyOnce(batch))
 	s.finish(c, list...)
 

@@ -76,7 +76,7 @@ func orderUnderNacks(s *stage, ordering backend.Ordering) {
 	for _, list := range published {
 		msgs = append(msgs, list...)
 	}
-	s.within("all acked", func(l timeline) bool { return l.settledAll(msgs) })
+	s.within("all acked", acks(msgs))
 	l := s.history.log()
 	s.faultless(l.exactlyOnce(msgs), l.attemptsCount(), l.inOrder(ordering))
 	if ordering == backend.Strict {

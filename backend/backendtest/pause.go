@@ -52,13 +52,11 @@ func pauseOneGroup(s *stage) {
 		n++
 		id := fmt.Sprintf("m%03d", n)
 		msgs := s.publish(operator, message(a, "key", id), message(a, id, id), message(b, "key", id))
-		s.within("the other group has all, the group has the other tenant's", func(l timeline) bool {
-			return l.only(by(beside.name)).settledAll(msgs) && l.only(by(c.name)).settledAll(msgs[2:])
-		})
+		s.within("the other group has all, the group has the other tenant's", every{acks(msgs, by(beside.name)), acks(msgs[2:], by(c.name))})
 		return msgs
 	}
 	all := publish()
-	s.within("all acked", func(l timeline) bool { return l.only(by(c.name)).settledAll(all) })
+	s.within("all acked", acks(all, by(c.name)))
 
 	s.pause(operator, a, group)
 	for since := time.Now(); time.Since(since) < pauseWithin; {
@@ -76,7 +74,7 @@ func pauseOneGroup(s *stage) {
 	}
 	s.resume(operator, a, group)
 	all = append(all, held...)
-	s.within("all acked after Resume", func(l timeline) bool { return l.only(by(c.name)).settledAll(all) })
+	s.within("all acked after Resume", acks(all, by(c.name)))
 	l := s.history.log().only(by(c.name))
 	s.faultless(l.exactlyOnce(all), l.inOrder(backend.Strict), l.attemptsIn(1))
 	beside.stop()

@@ -79,7 +79,7 @@ func postponeOutlives(s *stage, ordering backend.Ordering) {
 
 	// The next owner keeps the barrier, and lifts it in time.
 	c = s.subscribe(s.open(a), cfg).ackAll()
-	s.within("the postponed and all behind them", func(l timeline) bool { return l.settledAll(held) })
+	s.within("the postponed and all behind them", acks(held))
 	c.stop()
 	l := s.history.log()
 	s.faultless(l.inOrder(backend.Strict), l.only(by(c.name)).exactlyOnce(held))

@@ -173,7 +173,7 @@ func publishAfterSettlement(s *stage) {
 	if again.Offset <= m.Offset {
 		s.Errorf("offset %d after %d", again.Offset, m.Offset)
 	}
-	s.within("the second delivery", func(l timeline) bool { return len(l.only(is(acked), of(m))) == 2 })
+	s.within("the second delivery", count(2, is(acked), of(m)))
 	s.faultless(s.history.log().attemptsIn(1))
 	s.finish(c, a)
 }
@@ -184,7 +184,7 @@ func publishAcrossTenants(s *stage) {
 	// The same keys and ids in both: only the tenant tells them apart.
 	msgs := s.publish(p, message(b, "key", "1"), message(a, "key", "1"), message(a, "key", "2"), message(b, "key", "2"))
 	s.subscribe(p, backend.SubscriptionConfig{Group: group}).ackAll()
-	s.within("all acked", func(l timeline) bool { return l.settledAll(msgs) })
+	s.within("all acked", acks(msgs))
 	l := s.history.log()
 	s.faultless(l.exactlyOnce(msgs), l.inOrder(backend.Strict))
 	for _, e := range l.only(is(delivered)) {
@@ -216,7 +216,7 @@ func publishMany(s *stage) {
 	}
 	batch = s.publish(p, batch...)
 	s.subscribe(p, backend.SubscriptionConfig{Group: group, Ordering: backend.Relaxed}).ackAll()
-	s.within("all acked", func(l timeline) bool { return l.settledAll(batch) })
+	s.within("all acked", acks(batch))
 	l := s.history.log()
 	s.faultless(l.exactlyOnce(batch), l.inOrder(backend.Relaxed), l.attemptsIn(1))
 	s.drained(a, b)
@@ -389,7 +389,7 @@ func publishConcurrently(s *stage) {
 		}
 		msgs = append(msgs, list...)
 	}
-	s.within("all acked", func(l timeline) bool { return l.settledAll(msgs) })
+	s.within("all acked", acks(msgs))
 	s.faultless(s.history.log().exactlyOnce(msgs))
 	s.drained(a, b)
 }

@@ -2,7 +2,9 @@ package backendtest
 
 import (
 	"fmt"
+	"slices"
 	"sync"
+	"time"
 
 	"github.com/tenantmq/tenantmq/backend"
 	"github.com/tenantmq/tenantmq/tenants"
@@ -13,6 +15,12 @@ var rebalanceCases = []testCase{
 	{"StrictHandoverUnderLoad", func(s *stage) { handover(s, backend.Strict) }},
 	{"RelaxedHandoverUnderLoad", func(s *stage) { handover(s, backend.Relaxed) }},
 	{"ReleasedPartitionsAreTakenAtOnce", releasedAtOnce},
+}
+
+// attentive is for cases in which subscribers are to notice each other soon,
+// and to lose no lease on a busy machine.
+func attentive(ordering backend.Ordering) backend.SubscriptionConfig {
+	return backend.SubscriptionConfig{Group: group, Ordering: ordering, LeaseRenewal: 100 * time.Millisecond, Retry: quickRetry}
 }
 
 // rounds publishes one message a round into every partition and holds all of a
@@ -55,7 +63,7 @@ func (r *rounds) play() map[tenants.ID]map[string]int {
 	}
 	r.all = append(r.all, r.s.publish(r.p, batch...)...)
 	round := func(e event) bool { return e.verb == delivered && e.msg.ID == id }
-	r.s.within("one delivery from every partition", func(l timeline) bool { return len(l.only(round)) >= len(batch) })
+	r.s.within("one delivery from every partition", count(len(batch), round))
 	held := make(map[tenants.ID]map[string]int)
 	for _, e := range r.s.history.log().only(round) {
 		if held[e.msg.Tenant] == nil {
@@ -91,8 +99,7 @@ func fairShare(s *stage) {
 	for k := range 7 {
 		r.partitions = append(r.partitions, partition{a, topic, fmt.Sprintf("key%d", k)}, partition{b, topic, fmt.Sprintf("key%d", k)})
 	}
-	cfg := quick(backend.Strict)
-	cfg.LeaseDuration = 3 * quickLease
+	cfg := attentive(backend.Strict)
 	join := func() *consumer { return s.subscribe(s.open(a, b), cfg).handle(r.handler) }
 
 	first := join()
@@ -101,13 +108,13 @@ func fairShare(s *stage) {
 	r.until("two have half each", map[*consumer][2]int{first: {3, 4}, second: {3, 4}})
 	third := join()
 	r.until("three have a third each", map[*consumer][2]int{first: {2, 3}, second: {2, 3}, third: {2, 3}})
-	s.within("all acked", func(l timeline) bool { return l.settledAll(r.all) })
+	s.within("all acked", acks(r.all))
 	second.stop()
 	r.until("the others take over what the second had", map[*consumer][2]int{first: {3, 4}, third: {3, 4}})
-	s.within("all acked", func(l timeline) bool { return l.settledAll(r.all) })
+	s.within("all acked", acks(r.all))
 	first.stop()
 	r.until("the last has all", map[*consumer][2]int{third: {7, 7}})
-	s.within("all acked", func(l timeline) bool { return l.settledAll(r.all) })
+	s.within("all acked", acks(r.all))
 	third.stop()
 	l := s.history.log()
 	s.faultless(l.exactlyOnce(r.all), l.attemptsIn(1), l.inOrder(backend.Strict), l.oneAtATime())
@@ -119,8 +126,7 @@ func handover(s *stage, ordering backend.Ordering) {
 	const partitions, backlog = 12, 400
 	a, b := s.tenant("a"), s.tenant("b")
 	publisher := s.open()
-	cfg := quick(ordering)
-	cfg.LeaseDuration = 3 * quickLease
+	cfg := attentive(ordering)
 	cfg.BatchSize = 10
 	join := func() *consumer { return s.subscribe(s.open(a, b), cfg).ackAll() }
 
@@ -128,10 +134,10 @@ func handover(s *stage, ordering backend.Ordering) {
 	// until keeps a backlog until each of the consumers has had more deliveries.
 	until := func(more int, consumers ...*consumer) {
 		s.Helper()
-		had := func(l timeline, c *consumer) int { return len(l.only(by(c.name), is(delivered))) }
-		before := make(map[*consumer]int)
+		had := func(c *consumer) int { return len(s.history.log().only(by(c.name), is(delivered))) }
+		wants := make(map[*consumer]int)
 		for _, c := range consumers {
-			before[c] = had(s.history.log(), c)
+			wants[c] = had(c) + more
 		}
 		for range 100 {
 			var batch []backend.Message
@@ -143,16 +149,8 @@ func handover(s *stage, ordering backend.Ordering) {
 				batch = append(batch, message(tenant, fmt.Sprintf("key%02d", k%partitions), fmt.Sprintf("%05d", len(msgs)+k)))
 			}
 			msgs = append(msgs, s.publish(publisher, batch...)...)
-			enough := func(l timeline) bool {
-				for _, c := range consumers {
-					if had(l, c) < before[c]+more {
-						return false
-					}
-				}
-				return true
-			}
-			s.within("the backlog shrinks", func(l timeline) bool { return enough(l) || len(msgs)-len(l.only(is(acked))) < backlog })
-			if enough(s.history.log()) {
+			s.within("the backlog shrinks", count(len(msgs)-backlog, is(acked)))
+			if !slices.ContainsFunc(consumers, func(c *consumer) bool { return had(c) < wants[c] }) {
 				return
 			}
 		}
@@ -169,7 +167,7 @@ func handover(s *stage, ordering backend.Ordering) {
 	until(100, second, third)
 	third.stop()
 	until(100, second)
-	s.within("all acked", func(l timeline) bool { return l.settledAll(msgs) })
+	s.within("all acked", acks(msgs))
 	l := s.history.log()
 	s.faultless(l.exactlyOnce(msgs), l.attemptsIn(1), l.inOrder(ordering))
 	if ordering == backend.Strict {

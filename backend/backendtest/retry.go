@@ -95,13 +95,10 @@ func backoffGrows(s *stage) {
 	for i := range 10 {
 		s.publish(p, message(a, fmt.Sprintf("key%d", i), "m"))
 	}
-	reached := func(l timeline, c *consumer, attempt int) int {
-		return len(l.only(by(c.name), is(delivered), func(e event) bool { return e.attempt == attempt }))
-	}
-	s.within("attempts", func(l timeline) bool {
-		return reached(l, constant, 100) > 0 && reached(l, growing, 3) == 10
+	s.within("attempts", every{
+		count(1, by(constant.name), is(delivered), attempt(100)), count(10, by(growing.name), is(delivered), attempt(3)),
 	})
-	if n := reached(s.history.log(), growing, 10); n > 0 {
+	if n := len(s.history.log().only(by(growing.name), is(delivered), attempt(10))); n > 0 {
 		s.Errorf("%d messages made 10 attempts with backoffs up to 100^8 ms", n)
 	}
 	for _, c := range []*consumer{growing, constant} {
@@ -125,7 +122,7 @@ func backoffJitter(s *stage) {
 		d.must(d.nack(errTest))
 	})
 	again := func(e event) bool { return e.verb == delivered && e.attempt > 1 }
-	s.within("a few redeliveries", func(l timeline) bool { return len(l.only(again)) >= 3 })
+	s.within("a few redeliveries", count(3, again))
 	// One attempt in a hundred comes within the first hundredth, not all.
 	if n := len(s.history.log().only(again)); n > partitions/2 {
 		s.Errorf("%d of %d came again within a small part of their backoff", n, partitions)
@@ -204,7 +201,7 @@ func settleEndedContext(s *stage) {
 		s.Errorf("Ack with a cancelled context: %v", err)
 	}
 	c.ackAll()
-	s.within("the messages behind it", func(l timeline) bool { return l.settledAll(msgs[1:]) })
+	s.within("the messages behind it", acks(msgs[1:]))
 	s.finish(c, a)
 	s.faultless(s.history.log().inOrder(backend.Strict))
 }

@@ -241,12 +241,12 @@ func (s *stage) timeout() (context.Context, context.CancelFunc) {
 }
 
 // within waits until the history satisfies cond.
-func (s *stage) within(what string, cond func(timeline) bool) {
+func (s *stage) within(what string, cond condition) {
 	s.Helper()
 	ctx, cancel := s.timeout()
 	defer cancel()
 	if s.history.wait(ctx, cond) != nil {
-		s.Fatalf("not within %v: %s", patience, what)
+		s.Fatalf("not within %v: %s: %v", patience, what, cond)
 	}
 }
 

@@ -73,7 +73,7 @@ func stopSettles(s *stage) {
 			rest = append(rest, m)
 		}
 	}
-	s.within("the rest is acked", func(l timeline) bool { return l.only(by(c.name)).settledAll(rest) })
+	s.within("the rest is acked", acks(rest, by(c.name)))
 	s.faultless(s.history.log().only(by(c.name)).exactlyOnce(rest))
 	c.stop()
 }
@@ -94,7 +94,7 @@ func stopReturns(s *stage) {
 		c.stop() // with many fetched that nobody took
 	}
 	c := s.subscribe(p, backend.SubscriptionConfig{Group: group}).ackAll()
-	s.within("all acked", func(l timeline) bool { return l.settledAll(msgs) })
+	s.within("all acked", acks(msgs))
 	l := s.history.log()
 	s.faultless(l.exactlyOnce(msgs), l.attemptsIn(1), l.inOrder(backend.Strict))
 	s.finish(c, a)

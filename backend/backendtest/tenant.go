@@ -24,7 +24,7 @@ func tenantIsolation(s *stage) {
 	s.publish(publisher, msgs...)
 	first := s.subscribe(s.open(a), backend.SubscriptionConfig{Group: group}).ackAll()
 	second := s.subscribe(s.open(b), backend.SubscriptionConfig{Group: group}).ackAll()
-	s.within("the listed tenants' are acked", func(l timeline) bool { return l.settledAll(msgs[:10]) })
+	s.within("the listed tenants' are acked", acks(msgs[:10]))
 	s.pass(s.open(c))
 	l := s.history.log()
 	s.faultless(
@@ -55,11 +55,10 @@ func quietTenant(s *stage) {
 	c := s.subscribe(p, backend.SubscriptionConfig{Group: group, MaxInFlight: 8}).ackAll()
 	loud := func(l timeline) int { return len(l.only(is(delivered), in(noisy))) }
 	for i := range 5 {
-		from := loud(s.history.log()) + backlog/20
-		s.within("the backlog flows", func(l timeline) bool { return loud(l) >= from })
+		s.within("the backlog flows", count(loud(s.history.log())+backlog/20, is(delivered), in(noisy)))
 		m := s.publish(p, message(quiet, fmt.Sprintf("key%d", i%2), fmt.Sprint(i)))[0]
 		published := loud(s.history.log())
-		s.within("the quiet tenant's message is delivered", func(l timeline) bool { return l.has(is(delivered), of(m)) })
+		s.within("the quiet tenant's message is delivered", count(1, is(delivered), of(m)))
 		l := s.history.log()
 		before := 0
 		for _, e := range l {
@@ -74,7 +73,7 @@ func quietTenant(s *stage) {
 			s.Errorf("quiet message %d came behind %d of the backlog", i, waited)
 		}
 	}
-	s.within("all acked", func(l timeline) bool { return l.settledAll(batch) })
+	s.within("all acked", acks(batch))
 	s.faultless(s.history.log().only(in(noisy)).exactlyOnce(batch), s.history.log().inOrder(backend.Strict))
 	s.finish(c, noisy, quiet)
 }
@@ -111,6 +110,6 @@ func tenantShares(s *stage, weight int) {
 			weight, counts[a], counts[b], window, want, window-want)
 	}
 	c.ackAll()
-	s.within("all acked", func(l timeline) bool { return l.settledAll(batch) })
+	s.within("all acked", acks(batch))
 	s.finish(c, a, b)
 }

@@ -200,18 +200,16 @@ func txOlderSnapshot(s *stage) {
 		moved = append(moved, s.publish(p,
 			message(a, "key1", fmt.Sprintf("m%d", len(moved))), message(a, "key3", fmt.Sprintf("m%d", len(moved))))...)
 	}
-	s.within("everything committed is acked", func(l timeline) bool { return l.settledAll(moved) })
+	s.within("everything committed is acked", acks(moved))
 	for _, key := range []string{"key1", "key2", "key3", "key4"} {
 		msgs = append(msgs, s.publishTx(p, tx, message(a, key, "late"))...)
 	}
 	s.commit(tx)
-	s.within("the late messages are acked", func(l timeline) bool { return l.settledAll(msgs) })
+	s.within("the late messages are acked", acks(msgs))
 	c.stop()
 
 	away = s.subscribe(p, backend.SubscriptionConfig{Group: "away"}).ackAll()
-	s.within("the group that was away has them too", func(l timeline) bool {
-		return l.only(by(away.name)).settledAll(append(msgs, moved...))
-	})
+	s.within("the group that was away has them too", acks(append(msgs, moved...), by(away.name)))
 	away.stop()
 	s.faultless(s.history.log().attemptsIn(1))
 }
@@ -233,14 +231,14 @@ func txHeldOpen(s *stage) {
 			message(a, "aaa", fmt.Sprintf("m%d", i)), message(a, "zzz", fmt.Sprintf("m%d", i)),
 		)...)
 	}
-	s.within("all others are acked while the transaction is open", func(l timeline) bool { return l.settledAll(flowing) })
+	s.within("all others are acked while the transaction is open", acks(flowing))
 	// A second transaction into the same partition waits for nobody.
 	other, _ := s.begin()
 	flowing = append(flowing, s.publishTx(p, other, message(a, "key", "second"))...)
 	s.commit(other)
-	s.within("a second transaction overtakes it", func(l timeline) bool { return l.settledAll(flowing) })
+	s.within("a second transaction overtakes it", acks(flowing))
 	s.commit(tx)
-	s.within("the held messages are acked", func(l timeline) bool { return l.settledAll(held) })
+	s.within("the held messages are acked", acks(held))
 	l := s.history.log()
 	s.faultless(l.exactlyOnce(append(flowing, held...)), l.attemptsIn(1))
 	s.finish(c, a)
@@ -282,7 +280,7 @@ func txConcurrently(s *stage) {
 	for _, list := range committed {
 		msgs = append(msgs, list...)
 	}
-	s.within("all committed are acked", func(l timeline) bool { return l.settledAll(msgs) })
+	s.within("all committed are acked", acks(msgs))
 	s.faultless(s.history.log().exactlyOnce(msgs))
 	s.finish(c, a)
 }
