@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"slices"
 	"strings"
 
 	"github.com/go-sql-driver/mysql"
@@ -13,28 +14,27 @@ import (
 
 // Error numbers of the servers. The names are theirs, without the prefix ER_.
 const (
-	errUnknownCom         = 1047 // Galera: node not ready, or not in the primary component
-	errConCount           = 1040
-	errServerShutdown     = 1053
-	errDupEntry           = 1062
-	errUnknownError       = 1105 // Vitess, with the reason in the text
-	errNetPacketTooLarge  = 1153
-	errErrorDuringCommit  = 1180 // Galera: certification failed
-	errNoSuchTable        = 1146
 	errCheckread          = 1020 // MariaDB with innodb_snapshot_isolation: the row changed after the snapshot
+	errConCount           = 1040 // too many connections
+	errUnknownCom         = 1047 // Galera: node not ready, or not in the primary component
+	errServerShutdown     = 1053
+	errBadField           = 1054
+	errDupEntry           = 1062
+	errUnknown            = 1105 // Vitess, with the reason in the text
+	errNoSuchTable        = 1146
+	errErrorDuringCommit  = 1180 // Galera: certification failed
 	errTooManyUserConns   = 1203
 	errLockWaitTimeout    = 1205 // also a failed NOWAIT on MariaDB
 	errLockDeadlock       = 1213
 	errOptionPrevents     = 1290 // --read-only
-	errQueryInterrupted   = 1317 // Vitess: the transaction was ended by its time limit
+	errSavepointNotExists = 1305 // the transaction it belonged to is gone
+	errQueryInterrupted   = 1317 // Vitess: the transaction was ended by its time limit, or aborted
 	errReadOnlyTx         = 1792
 	errReadOnlyMode       = 1836
 	errConnectionKilled   = 1927
-	errBadFieldError      = 1054
-	errLockNowait         = 3572 // MySQL 8
 	errServerGoneAway     = 2006
 	errServerLost         = 2013
-	errSavepointNotExists = 1305 // the transaction it belonged to is gone
+	errLockNowait         = 3572 // MySQL 8
 )
 
 // class says what may be done about a database error. Every error is
@@ -81,12 +81,20 @@ func classifyNumber(me *mysql.MySQLError) class {
 	case errOptionPrevents, errReadOnlyTx, errReadOnlyMode:
 		return classFailover
 	}
-	// Vitess wraps what its tablets say: the code tells the kind.
-	switch {
-	case strings.Contains(me.Message, "code = Aborted"):
+	if me.Number != errUnknown {
+		return classPermanent
+	}
+	// Vitess maps several codes to one number and leaves them in the text.
+	if strings.Contains(me.Message, "code = Aborted") {
 		return classRetry
-	case strings.Contains(me.Message, "code = Unavailable"), strings.Contains(me.Message, "code = ClusterEvent"):
-		return classReconnect
+	}
+	for _, text := range []string{
+		"code = Unavailable", "code = FailedPrecondition", "code = Code(17)", // a cluster event
+		"primary is not serving", "is being resharded", "state NOT_SERVING",
+	} {
+		if strings.Contains(me.Message, text) {
+			return classReconnect
+		}
 	}
 	return classPermanent
 }
@@ -99,13 +107,5 @@ func isDuplicate(err error) bool { return hasNumber(err, errDupEntry) }
 
 func hasNumber(err error, numbers ...uint16) bool {
 	me, ok := errors.AsType[*mysql.MySQLError](err)
-	if !ok {
-		return false
-	}
-	for _, n := range numbers {
-		if me.Number == n {
-			return true
-		}
-	}
-	return false
+	return ok && slices.Contains(numbers, me.Number)
 }

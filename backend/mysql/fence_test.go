@@ -30,25 +30,18 @@ func newMover(db *sql.DB, topic, key string) *mover {
 // step delivers what is new and moves the watermark. It tells whether anything
 // was new.
 func (m *mover) step(ctx context.Context) (bool, error) {
-	rows, err := m.db.QueryContext(ctx, "SELECT `offset`, id FROM queue_messages WHERE tenant = 'a' AND topic = ? AND partition_key = ? AND `offset` > ?",
-		m.topic, m.key, m.watermark)
-	if err != nil {
-		return false, err
-	}
 	found := false
-	for rows.Next() {
-		var offset uint64
-		var id string
-		if err := rows.Scan(&offset, &id); err != nil {
-			return false, err
-		}
+	var offset uint64
+	var id string
+	err := newQuery(0, "SELECT `offset`, id FROM queue_messages WHERE tenant = 'a' AND topic = ? AND partition_key = ? AND `offset` > ?",
+		m.topic, m.key, m.watermark).each(ctx, m.db, []any{&offset, &id}, func() {
 		if _, ok := m.seen[offset]; !ok {
 			m.seen[offset] = id
 			m.delivered[id] = true
 			found = true
 		}
-	}
-	if err := errors.Join(rows.Err(), rows.Close()); err != nil || len(m.seen) == 0 {
+	})
+	if err != nil || len(m.seen) == 0 {
 		return found, err
 	}
 	err = runTx(ctx, m.db, m.move)
@@ -64,23 +57,19 @@ func (m *mover) step(ctx context.Context) (bool, error) {
 }
 
 func (m *mover) move(tx *sql.Tx) error {
-	rows, err := tx.Query("SELECT `offset` FROM queue_messages WHERE tenant = 'a' AND topic = ? AND partition_key = ? AND `offset` > ? "+
-		"ORDER BY `offset` LIMIT ? FOR UPDATE NOWAIT", m.topic, m.key, m.watermark, len(m.seen))
-	if err != nil {
-		return err
-	}
-	to := m.watermark
-	for rows.Next() {
-		var offset uint64
-		if err := rows.Scan(&offset); err != nil {
-			return err
-		}
-		if _, ok := m.seen[offset]; !ok {
-			break // late
-		}
-		to = offset
-	}
-	if err := errors.Join(rows.Err(), rows.Close()); err != nil || to == m.watermark {
+	to, late := m.watermark, false
+	var offset uint64
+	err := newQuery(0, "SELECT `offset` FROM queue_messages WHERE tenant = 'a' AND topic = ? AND partition_key = ? AND `offset` > ? "+
+		"ORDER BY `offset` LIMIT ? FOR UPDATE NOWAIT", m.topic, m.key, m.watermark, len(m.seen)).
+		each(context.Background(), tx, []any{&offset}, func() {
+			if _, ok := m.seen[offset]; !ok {
+				late = true
+			}
+			if !late {
+				to = offset
+			}
+		})
+	if err != nil || to == m.watermark {
 		return err
 	}
 	if _, err := tx.Exec("INSERT INTO queue_offsets (tenant, topic, partition_key, consumer_group, offset_acked, updated_at) VALUES ('a', ?, ?, 'g', ?, 0) "+

@@ -141,8 +141,10 @@ type backendIdentity struct {
 func TestTrailingSpacesAreRefusedBeforeTheDatabase(t *testing.T) {
 	q, db := onDB(t)
 	for _, m := range []backend.Message{
-		{Tenant: "a ", Topic: "t", PartitionKey: "k", ID: "m"}, {Tenant: "a", Topic: "t ", PartitionKey: "k", ID: "m"},
-		{Tenant: "a", Topic: "t", PartitionKey: "k ", ID: "m"}, {Tenant: "a", Topic: "t", PartitionKey: "k", ID: "m  "},
+		{Tenant: "a ", Topic: "t", PartitionKey: "k", ID: "m"},
+		{Tenant: "a", Topic: "t ", PartitionKey: "k", ID: "m"},
+		{Tenant: "a", Topic: "t", PartitionKey: "k ", ID: "m"},
+		{Tenant: "a", Topic: "t", PartitionKey: "k", ID: "m  "},
 	} {
 		if _, err := q.Publish(t.Context(), m); err == nil || !strings.Contains(err.Error(), "must not end with a space") {
 			t.Errorf("got %v", err)

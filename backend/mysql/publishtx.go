@@ -83,7 +83,10 @@ func (q *Queue) storeInCallers(ctx context.Context, tx *sql.Tx, b *batch, p *pub
 		}
 		// Not with ctx, which may be why it failed.
 		if _, undoErr := tx.ExecContext(context.WithoutCancel(ctx), stmtRollbackTo); undoErr != nil {
-			return errors.Join(err, undoErr)
+			if classify(err) == classPermanent {
+				return errors.Join(err, undoErr)
+			}
+			return err // the transaction has ended, and the savepoint with it
 		}
 		fenced, ok := errors.AsType[*fencedError](err)
 		if !ok {

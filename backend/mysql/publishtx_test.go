@@ -119,7 +119,19 @@ func TestPublishTxWithAnOldSnapshot(t *testing.T) {
 	again := mustPublish(t, q, message("a", "t", "k", 2))[0]
 	since := mustPublish(t, q, message("a", "t", "k", 3))[0]
 
-	receipts := mustPublishTx(t, q, tx, message("a", "t", "k", 1), message("a", "t", "k", 2), message("a", "t", "k", 3))
+	msgs := []backend.Message{message("a", "t", "k", 1), message("a", "t", "k", 2), message("a", "t", "k", 3)}
+	receipts, err := q.PublishTx(t.Context(), tx, msgs...)
+	if errors.Is(err, ErrRetryTransaction) && queryInt(t, db, "SELECT @@innodb_snapshot_isolation") == 1 {
+		// This server refuses what an old snapshot would hide.
+		if err := tx.Rollback(); err != nil {
+			t.Fatal(err)
+		}
+		tx = begin(t, db)
+		receipts, err = q.PublishTx(t.Context(), tx, msgs...)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 	mustCommit(t, tx)
 	if r := receipts[0]; r.Duplicate || r.Offset <= since.Offset {
 		t.Errorf("the message that is gone (offset %d): %+v", gone.Offset, r)

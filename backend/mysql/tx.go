@@ -71,7 +71,8 @@ func runTx(ctx context.Context, db *sql.DB, fn func(*sql.Tx) error) (err error) 
 	defer conn.Close()
 	tx, err := conn.BeginTx(ctx, nil)
 	if err != nil {
-		return dropIfBroken(conn, err)
+		dropIfBroken(conn, err)
+		return err
 	}
 	committed := false
 	defer func() { // also when fn panics
@@ -94,11 +95,10 @@ func runTx(ctx context.Context, db *sql.DB, fn func(*sql.Tx) error) (err error) 
 	return nil
 }
 
-func dropIfBroken(conn *sql.Conn, err error) error {
+func dropIfBroken(conn *sql.Conn, err error) {
 	if c := classify(err); c == classFailover || c == classReconnect {
 		drop(conn)
 	}
-	return err
 }
 
 // drop makes the pool close the connection instead of keeping it. No

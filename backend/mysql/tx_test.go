@@ -30,6 +30,9 @@ func TestEveryDatabaseErrorHasAClass(t *testing.T) {
 		{number(1040, "Too many connections"), classRetry},
 		{number(1105, "target: mq.-80.primary: vttablet: rpc error: code = Aborted desc = transaction 5: not found"), classRetry},
 		{number(1105, "target: mq.-80.primary: vttablet: rpc error: code = Unavailable desc = connection refused"), classReconnect},
+		{number(1105, "primary is not serving, there may be a reparent operation in progress"), classReconnect},
+		{number(1203, "transaction pool connection limit exceeded"), classRetry},
+		{number(1062, "Duplicate entry 'code = Aborted' for key 'uq_message'"), classPermanent},
 		{number(1047, "WSREP has not yet prepared node for application use"), classReconnect},
 		{number(1053, "Server shutdown in progress"), classReconnect},
 		{number(1927, "Connection was killed"), classReconnect},
@@ -108,7 +111,7 @@ func TestTransactionsAreRolledBack(t *testing.T) {
 		}
 	}
 	mine := errors.New("mine")
-	if err := q.inTx(t.Context(), func(tx *sql.Tx) error { update(tx); return mine }); err != mine {
+	if err := q.inTx(t.Context(), func(tx *sql.Tx) error { update(tx); return mine }); !errors.Is(err, mine) {
 		t.Errorf("got %v", err)
 	}
 	func() {

@@ -109,16 +109,12 @@ func (q *Queue) verifySchema(ctx context.Context, db querier) error {
 // probeTables finds out without a version table whether the tables are there.
 func probeTables(ctx context.Context, db querier) error {
 	for _, probe := range stmtProbes {
-		rows, err := db.QueryContext(ctx, probe)
-		switch {
+		switch _, err := db.ExecContext(ctx, probe); {
 		case hasNumber(err, errNoSuchTable):
 			return fmt.Errorf("%w: apply the output of mysql.Schema: %w", ErrSchemaMissing, err)
-		case hasNumber(err, errBadFieldError):
+		case hasNumber(err, errBadField):
 			return fmt.Errorf("%w: apply the output of mysql.Schema: %w", ErrSchemaOlder, err)
 		case err != nil:
-			return err
-		}
-		if err := errors.Join(rows.Err(), rows.Close()); err != nil {
 			return err
 		}
 	}
