@@ -25,6 +25,9 @@ func (q *query) add(text string, args ...any) *query {
 	return q
 }
 
+// unionAll separates the rows of a list to be joined.
+const unionAll = " UNION ALL "
+
 // item adds the i-th entry of a list.
 func (q *query) item(i int, separator, text string, args ...any) {
 	if i > 0 {

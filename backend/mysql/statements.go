@@ -85,6 +85,13 @@ const (
 	stmtReleaseSavepoint = "RELEASE SAVEPOINT mq_publish"
 )
 
+// Statements that lock or write a list of rows join the table to the list,
+// "(SELECT ? AS k, ? AS o UNION ALL …) AS v": every row is then looked up by its
+// full primary key (eq_ref), which locks the record and nothing else. With an
+// OR-list or IN the optimizer decides by cost, and in a table that holds little
+// more than the list it scans the topic, or the table, and waits for every
+// publisher on its way. STRAIGHT_JOIN keeps the order, FORCE INDEX the key.
+
 // ---- Delivery: members ------------------------------------------------------
 
 // nowMicros is where epochs start from, so that none repeats after its row was
@@ -199,29 +206,30 @@ const (
 	statesBehind = ` AND (partition_key > ? OR (partition_key = ? AND message_offset > ?))`
 	statesPage   = ` ORDER BY partition_key, message_offset LIMIT ?`
 
-	// ofOwner (PRIMARY) ends all that an owner does to its leases, with an OR-list
-	// of ofEpoch: name, instance and epoch must be as they were granted.
-	ofOwner = ofGroup + ` AND leased_by = ? AND instance = ? AND lease_expires_at > 0 AND (`
-	ofEpoch = `(partition_key = ? AND lease_epoch = ?)`
+	// What an owner does to its leases (PRIMARY) is followed by a list of leaseKey
+	// and byOwner, and for an update by what it sets: name, instance and epoch must
+	// be as they were granted.
+	leaseKey = `SELECT ? AS k, ? AS e`
+	byOwner  = `) AS v STRAIGHT_JOIN queue_partition_leases AS l FORCE INDEX (PRIMARY)
+ ON l.tenant = ? AND l.consumer_group = ? AND l.topic = ? AND l.partition_key = v.k`
+	ifOwned = ` WHERE l.lease_epoch = v.e AND l.leased_by = ? AND l.instance = ? AND l.lease_expires_at > 0`
 
-	stmtRenew   = `UPDATE queue_partition_leases SET lease_expires_at = ` + nowMillis + ` + ?`
-	stmtHeld    = `SELECT partition_key, lease_epoch FROM queue_partition_leases`
-	stmtRelease = `UPDATE queue_partition_leases SET lease_expires_at = 0, claimed_offset = 0`
-	stmtForget  = `DELETE FROM queue_partition_leases`
+	stmtUpdateLeases = `UPDATE (`
+	stmtDeleteLeases = `DELETE l FROM (`
+	stmtOwnedLeases  = `SELECT l.partition_key, l.lease_epoch FROM (`
+	setRenewed       = ` SET l.lease_expires_at = ` + nowMillis + ` + ?`
+	setReleased      = ` SET l.lease_expires_at = 0, l.claimed_offset = 0`
 
-	// stmtClaim is followed by claimCase for each key, claimEnd and ofOwner.
-	stmtClaim = `UPDATE queue_partition_leases SET claimed_offset = GREATEST(claimed_offset, CASE partition_key`
-	claimCase = ` WHEN ? THEN ?`
-	claimEnd  = ` ELSE 0 END)`
+	// claimKey takes the place of leaseKey for setClaimed.
+	claimKey   = `SELECT ? AS k, ? AS e, ? AS o`
+	setClaimed = ` SET l.claimed_offset = GREATEST(l.claimed_offset, v.o)`
 )
 
 // ---- Delivery: settlement ---------------------------------------------------
 
 const (
-	// stmtOwned (PRIMARY) is the fence of settlements: it locks the lease rows
-	// until commit. It is followed by a list of partition keys and forUpdate.
-	stmtOwned = `SELECT partition_key, lease_epoch FROM queue_partition_leases` + ofGroup +
-		` AND leased_by = ? AND instance = ? AND lease_expires_at > 0 AND partition_key IN `
+	// forUpdate makes stmtOwnedLeases the fence of settlements: it locks the lease
+	// rows until commit.
 	forUpdate = ` FOR UPDATE`
 
 	// stmtMarks (PRIMARY) reads all groups' registrations and watermarks; it is
@@ -242,10 +250,12 @@ const (
 	markRow         = `(?, ?, ?, ?, ?, ` + nowMillis + `)`
 	stmtSetMarksEnd = ` ON DUPLICATE KEY UPDATE offset_acked = GREATEST(offset_acked, VALUES(offset_acked)), updated_at = VALUES(updated_at)`
 
-	// stmtDropMarks (PRIMARY) is followed by an OR-list of markTerm. The value is
-	// compared so that a watermark that has moved meanwhile stays.
-	stmtDropMarks = `DELETE FROM queue_offsets WHERE tenant = ? AND topic = ? AND (`
-	markTerm      = `(partition_key = ? AND consumer_group = ? AND offset_acked = ?)`
+	// stmtDropMarks (PRIMARY) is followed by a list of markKey and byMark. The
+	// value is compared so that a watermark that has moved meanwhile stays.
+	stmtDropMarks = `DELETE o FROM (`
+	markKey       = `SELECT ? AS k, ? AS a`
+	byMark        = `) AS v STRAIGHT_JOIN queue_offsets AS o FORCE INDEX (PRIMARY)
+ ON o.tenant = ? AND o.topic = ? AND o.partition_key = v.k AND o.consumer_group = ? WHERE o.offset_acked = v.a`
 
 	// stmtSetStates is followed by rows of stateRow and stmtSetStatesEnd.
 	stmtSetStates = `INSERT INTO queue_delivery_state
@@ -259,9 +269,11 @@ const (
 	stmtStatesUpTo = `SELECT partition_key, message_offset FROM queue_delivery_state` + ofGroup + ` AND (`
 	stateUpTo      = `(partition_key = ? AND message_offset <= ?)`
 
-	// stmtDropStates (PRIMARY) is followed by an OR-list of stateTerm.
-	stmtDropStates = `DELETE FROM queue_delivery_state` + ofGroup + ` AND (`
-	stateTerm      = `(partition_key = ? AND message_offset = ?)`
+	// stmtDropStates (PRIMARY) is followed by a list of offsetKey and byState.
+	stmtDropStates = `DELETE s FROM (`
+	offsetKey      = `SELECT ? AS k, ? AS o`
+	byState        = `) AS v STRAIGHT_JOIN queue_delivery_state AS s FORCE INDEX (PRIMARY)
+ ON s.tenant = ? AND s.consumer_group = ? AND s.topic = ? AND s.partition_key = v.k AND s.message_offset = v.o`
 
 	// stmtPassed (PRIMARY) is followed by an OR-list of passedTerm and
 	// passedPage.
@@ -269,20 +281,23 @@ const (
 	passedTerm = "(partition_key = ? AND `offset` <= ?)"
 	passedPage = ") ORDER BY partition_key, `offset` LIMIT ?"
 
-	// stmtDrop (PRIMARY) is followed by an OR-list of dropTerm: full primary
-	// keys, so that it locks these records and no gaps. It says DELETE m FROM to
-	// be allowed its FORCE INDEX; for that see stmtFetch.
-	stmtDrop = "DELETE m FROM queue_messages AS m FORCE INDEX (PRIMARY) WHERE m.tenant = ? AND m.topic = ? AND ("
-	dropTerm = "(m.partition_key = ? AND m.`offset` = ?)"
+	// stmtDrop (PRIMARY) is followed by a list of offsetKey and byMessage.
+	stmtDrop  = `DELETE m FROM (`
+	byMessage = `) AS v STRAIGHT_JOIN queue_messages AS m FORCE INDEX (PRIMARY)
+ ON m.tenant = ? AND m.topic = ? AND m.partition_key = v.k AND m.` + "`offset` = v.o"
 
 	// stmtDropRange (PRIMARY) has the exact number of rows for LIMIT: a scan that
-	// ran out of rows would lock the neighbour's first one.
-	stmtDropRange = "DELETE FROM queue_messages" + inRange + " ORDER BY `offset` LIMIT ?"
+	// ran out of rows would lock the record behind the range, some publisher's
+	// newest. An ORDER BY would too: the server sorts what it need not, and reads
+	// all of the range first.
+	stmtDropRange = "DELETE FROM queue_messages" + inRange + " LIMIT ?"
 
-	// stmtLeased (PRIMARY) is followed by a list of groups, leasedKeys, a list of
-	// partition keys and, to keep leases away until commit, lockInShare.
-	stmtLeased = `SELECT partition_key, consumer_group FROM queue_partition_leases WHERE tenant = ? AND topic = ? AND consumer_group IN `
-	leasedKeys = ` AND partition_key IN `
+	// stmtLeased (PRIMARY) is followed by a list of partitionKey, byGroup and, to
+	// keep leases away until commit, lockInShare.
+	stmtLeased   = `SELECT l.partition_key FROM (`
+	partitionKey = `SELECT ? AS k`
+	byGroup      = `) AS v STRAIGHT_JOIN queue_partition_leases AS l FORCE INDEX (PRIMARY)
+ ON l.tenant = ? AND l.consumer_group = ? AND l.topic = ? AND l.partition_key = v.k`
 
 	// stmtDeadLetters is followed by rows of deadLetterRow and stmtInsertEnd.
 	stmtDeadLetters = `INSERT INTO queue_messages (tenant, topic, partition_key, id, payload, metadata, published_at, publish_id,
@@ -310,8 +325,8 @@ const (
  WHERE l.consumer_group = ? AND l.topic = ? AND l.lease_expires_at <= ` + nowMillis + ` - ? AND l.tenant IN `
 	noMessage = ` AND m.tenant IS NULL`
 
-	// stmtDropLeases (PRIMARY) is followed by an OR-list of ofEpoch.
-	stmtDropLeases = `DELETE FROM queue_partition_leases` + ofGroup + ` AND lease_expires_at <= ` + nowMillis + ` AND (`
+	// ifOver ends stmtDeleteLeases in place of ifOwned.
+	ifOver = ` WHERE l.lease_epoch = v.e AND l.lease_expires_at <= ` + nowMillis
 
 	// stmtDeadMarks (PRIMARY of all, "Not exists") is followed by a list of
 	// tenants, noMessage, noLease and limitRows. A key may be below '': it is

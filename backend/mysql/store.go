@@ -15,10 +15,12 @@ import (
 
 // Bounds of a statement's lists.
 const (
-	// listTerms bounds lists of conditions: longer ones cost the range
-	// optimizer more than they save.
+	// listTerms bounds OR-lists: longer ones cost the range optimizer more than
+	// they save.
 	listTerms = 100
-	// listKeys bounds lists of values and of rows to be written.
+	// listRows bounds lists of rows to be looked up by key.
+	listRows = 200
+	// listKeys bounds lists of values and of rows to be inserted.
 	listKeys = 500
 	// listTenants bounds lists of tenants where a tenant has several rows.
 	listTenants = 250

@@ -186,14 +186,14 @@ func (s *store) states(ctx context.Context, tx *sql.Tx, tenant tenants.ID, grant
 
 // Renew implements [engine.Store].
 func (s *store) Renew(ctx context.Context, tenant tenants.ID, leases []engine.Lease) (lost []string, err error) {
-	for chunk := range chunksByKey(leases, leaseKey) {
-		renew := s.ofOwner(newQuery(len(chunk), stmtRenew, millis(s.cfg.LeaseDuration)), tenant, chunk)
-		if err := s.exec(ctx, renew); err != nil {
+	for chunk := range chunksByKey(leases, keyOfLease) {
+		renew := s.byOwner(stmtUpdateLeases, tenant, chunk).add(setRenewed, millis(s.cfg.LeaseDuration))
+		if err := s.exec(ctx, s.ifOwned(renew)); err != nil {
 			return nil, s.wrap(tenant, fmt.Sprintf("renew %d leases", len(chunk)), err)
 		}
 		var l engine.Lease
 		held := make(map[engine.Lease]bool, len(chunk))
-		q := s.ofOwner(newQuery(len(chunk), stmtHeld), tenant, chunk)
+		q := s.ifOwned(s.byOwner(stmtOwnedLeases, tenant, chunk))
 		err := s.each(ctx, q, []any{&l.Key, &l.Epoch}, func() {}, func() { held[l] = true })
 		if err != nil {
 			return nil, s.wrap(tenant, "read renewed leases", err)
@@ -217,14 +217,14 @@ func (s *store) Release(ctx context.Context, tenant tenants.ID, releases []engin
 			keep = append(keep, r.Lease)
 		}
 	}
-	for _, part := range []struct {
-		statement string
-		leases    []engine.Lease
-	}{{stmtRelease, keep}, {stmtForget, forget}} {
-		for chunk := range chunksByKey(part.leases, leaseKey) {
-			if err := s.exec(ctx, s.ofOwner(newQuery(len(chunk), part.statement), tenant, chunk)); err != nil {
-				return s.wrap(tenant, fmt.Sprintf("release %d leases", len(chunk)), err)
-			}
+	for chunk := range chunksByKey(keep, keyOfLease) {
+		if err := s.exec(ctx, s.ifOwned(s.byOwner(stmtUpdateLeases, tenant, chunk).add(setReleased))); err != nil {
+			return s.wrap(tenant, fmt.Sprintf("release %d leases", len(chunk)), err)
+		}
+	}
+	for chunk := range chunksByKey(forget, keyOfLease) {
+		if err := s.exec(ctx, s.ifOwned(s.byOwner(stmtDeleteLeases, tenant, chunk))); err != nil {
+			return s.wrap(tenant, fmt.Sprintf("give up %d leases", len(chunk)), err)
 		}
 	}
 	return nil
@@ -233,34 +233,35 @@ func (s *store) Release(ctx context.Context, tenant tenants.ID, releases []engin
 // Claim implements [engine.Store].
 func (s *store) Claim(ctx context.Context, tenant tenants.ID, claims []engine.Claim) error {
 	for chunk := range chunksByKey(claims, func(c engine.Claim) string { return c.Key }) {
-		q := newQuery(3*len(chunk), stmtClaim)
-		leases := make([]engine.Lease, len(chunk))
+		q := newQuery(2*len(chunk), stmtUpdateLeases)
 		for i, c := range chunk {
-			q.add(claimCase, c.Key, c.Offset)
-			leases[i] = c.Lease
+			q.item(i, unionAll, claimKey, c.Key, c.Epoch, c.Offset)
 		}
-		if err := s.exec(ctx, s.ofOwner(q.add(claimEnd), tenant, leases)); err != nil {
+		q.add(byOwner, string(tenant), s.group, s.topic).add(setClaimed)
+		if err := s.exec(ctx, s.ifOwned(q)); err != nil {
 			return s.wrap(tenant, fmt.Sprintf("claim messages of %d partitions", len(chunk)), err)
 		}
 	}
 	return nil
 }
 
-// ofOwner ends a statement on leases with the condition that they are still
-// held as given.
-func (s *store) ofOwner(q *query, tenant tenants.ID, leases []engine.Lease) *query {
-	q.add(ofOwner, string(tenant), s.group, s.topic, s.name, s.instance)
+// byOwner begins a statement on some leases of the group.
+func (s *store) byOwner(statement string, tenant tenants.ID, leases []engine.Lease) *query {
+	q := newQuery(len(leases), statement)
 	for i, l := range leases {
-		q.item(i, " OR ", ofEpoch, l.Key, l.Epoch)
+		q.item(i, unionAll, leaseKey, l.Key, l.Epoch)
 	}
-	return q.add(")")
+	return q.add(byOwner, string(tenant), s.group, s.topic)
 }
 
-func leaseKey(l engine.Lease) string { return l.Key }
+// ifOwned ends one with the condition that they are held as granted.
+func (s *store) ifOwned(q *query) *query { return q.add(ifOwned, s.name, s.instance) }
+
+func keyOfLease(l engine.Lease) string { return l.Key }
 
 // chunksByKey sorts a copy by key, so that all statements lock in one order,
-// and cuts it into lists of conditions.
+// and cuts it into lists of rows.
 func chunksByKey[T any](list []T, key func(T) string) func(yield func([]T) bool) {
 	sorted := slices.SortedFunc(slices.Values(list), func(a, b T) int { return cmp.Compare(key(a), key(b)) })
-	return slices.Chunk(sorted, listTerms)
+	return slices.Chunk(sorted, listRows)
 }

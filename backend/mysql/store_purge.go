@@ -67,12 +67,8 @@ func (s *store) purgeLeases(ctx context.Context, list []tenants.ID) error {
 	return purgeRows(ctx, s, list, q,
 		func(tenant *tenants.ID, l *engine.Lease) []any { return []any{tenant, &l.Key, &l.Epoch} },
 		func(tenant tenants.ID, leases []engine.Lease) error {
-			for chunk := range chunksByKey(leases, leaseKey) {
-				q := newQuery(len(chunk), stmtDropLeases, string(tenant), s.group, s.topic)
-				for i, l := range chunk {
-					q.item(i, " OR ", ofEpoch, l.Key, l.Epoch)
-				}
-				if err := s.exec(ctx, q.add(")")); err != nil {
+			for chunk := range chunksByKey(leases, keyOfLease) {
+				if err := s.exec(ctx, s.byOwner(stmtDeleteLeases, tenant, chunk).add(ifOver)); err != nil {
 					return err
 				}
 			}

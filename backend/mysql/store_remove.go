@@ -1,11 +1,11 @@
 package mysql
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/tenantmq/tenantmq/tenants"
 )
@@ -31,7 +31,7 @@ func (s *store) drop(ctx context.Context, db querier, tenant tenants.ID, removal
 		}
 		n := terms
 		terms = 0
-		if err := q.add(")").exec(ctx, db); err != nil {
+		if err := q.add(byMessage, string(tenant), s.topic).exec(ctx, db); err != nil {
 			return fmt.Errorf("delete %d messages: %w", n, err)
 		}
 		return nil
@@ -45,15 +45,15 @@ func (s *store) drop(ctx context.Context, db querier, tenant tenants.ID, removal
 			continue
 		}
 		for _, offset := range r.offsets {
-			if terms == listTerms {
+			if terms == listRows {
 				if err := flush(); err != nil {
 					return err
 				}
 			}
 			if terms == 0 {
-				q = newQuery(listTerms, stmtDrop, string(tenant), s.topic)
+				q = newQuery(listRows, stmtDrop)
 			}
-			q.item(terms, " OR ", dropTerm, r.key, offset)
+			q.item(terms, unionAll, offsetKey, r.key, offset)
 			terms++
 		}
 	}
@@ -94,17 +94,38 @@ type mark struct {
 
 // dropMarks deletes watermarks, but those that have moved.
 func (s *store) dropMarks(ctx context.Context, db querier, tenant tenants.ID, list []mark) error {
-	slices.SortFunc(list, func(a, b mark) int { return strings.Compare(a.key+"\x00"+a.group, b.key+"\x00"+b.group) })
-	for chunk := range slices.Chunk(list, listTerms) {
-		q := newQuery(2*len(chunk), stmtDropMarks, string(tenant), s.topic)
-		for i, m := range chunk {
-			q.item(i, " OR ", markTerm, m.key, m.group, m.acked)
-		}
-		if err := q.add(")").exec(ctx, db); err != nil {
-			return fmt.Errorf("delete %d watermarks: %w", len(chunk), err)
+	for group, marks := range byGroups(list) {
+		for chunk := range slices.Chunk(marks, listRows) {
+			q := newQuery(len(chunk), stmtDropMarks)
+			for i, m := range chunk {
+				q.item(i, unionAll, markKey, m.key, m.acked)
+			}
+			if err := q.add(byMark, string(tenant), s.topic, group).exec(ctx, db); err != nil {
+				return fmt.Errorf("delete %d watermarks: %w", len(chunk), err)
+			}
 		}
 	}
 	return nil
+}
+
+// byGroups iterates over watermarks group by group, in order of keys.
+func byGroups(list []mark) func(yield func(string, []mark) bool) {
+	sorted := slices.SortedFunc(slices.Values(list), func(a, b mark) int {
+		return cmp.Or(cmp.Compare(a.group, b.group), cmp.Compare(a.key, b.key))
+	})
+	return func(yield func(string, []mark) bool) {
+		for len(sorted) > 0 {
+			group := sorted[0].group
+			n := slices.IndexFunc(sorted, func(m mark) bool { return m.group != group })
+			if n < 0 {
+				n = len(sorted)
+			}
+			if !yield(group, sorted[:n]) {
+				return
+			}
+			sorted = sorted[n:]
+		}
+	}
 }
 
 // idleMarks returns the watermarks in some partitions that hold nothing back,
@@ -136,16 +157,19 @@ func (s *store) idleMarks(
 
 func (s *store) leased(ctx context.Context, db querier, tenant tenants.ID, list []mark, lock string) (map[mark]bool, error) {
 	leased := make(map[mark]bool)
-	for chunk := range slices.Chunk(list, listTerms) {
-		groups, keys := make(map[string]bool), make(map[string]bool)
-		for _, m := range chunk {
-			groups[m.group], keys[m.key] = true, true
-		}
-		var m mark
-		q := newQuery(len(groups)+len(keys), stmtLeased, string(tenant), s.topic).in(anys(slices.Sorted(maps.Keys(groups)))...).
-			add(leasedKeys).in(anys(slices.Sorted(maps.Keys(keys)))...).add(lock)
-		if err := q.each(ctx, db, []any{&m.key, &m.group}, func() { leased[m] = true }); err != nil {
-			return nil, fmt.Errorf("read the leases of other groups: %w", err)
+	for group, marks := range byGroups(list) {
+		for chunk := range slices.Chunk(marks, listRows) {
+			q := newQuery(len(chunk), stmtLeased)
+			for i, m := range chunk {
+				q.item(i, unionAll, partitionKey, m.key)
+			}
+			var key string
+			err := q.add(byGroup, string(tenant), group, s.topic).add(lock).each(ctx, db, []any{&key}, func() {
+				leased[mark{key: key, group: group}] = true
+			})
+			if err != nil {
+				return nil, fmt.Errorf("read the leases of group %q: %w", group, err)
+			}
 		}
 	}
 	return leased, nil

@@ -150,13 +150,9 @@ func (t *settling) own(ctx context.Context) error {
 	}
 	slices.SortFunc(t.parts, func(a, b *part) int { return strings.Compare(a.Key, b.Key) })
 	owned := make(map[engine.Lease]bool, len(t.parts))
-	for chunk := range slices.Chunk(t.parts, listKeys) {
-		keys := make([]any, len(chunk))
-		for i, p := range chunk {
-			keys[i] = p.Key
-		}
+	for chunk := range slices.Chunk(leasesOf(t.parts), listRows) {
 		var l engine.Lease
-		q := newQuery(len(chunk), stmtOwned, string(t.tenant), t.group, t.topic, t.name, t.instance).in(keys...).add(forUpdate)
+		q := t.ifOwned(t.byOwner(stmtOwnedLeases, t.tenant, chunk)).add(forUpdate)
 		if err := q.each(ctx, t.tx, []any{&l.Key, &l.Epoch}, func() { owned[l] = true }); err != nil {
 			return fmt.Errorf("lock the leases: %w", err)
 		}
@@ -166,6 +162,14 @@ func (t *settling) own(ctx context.Context) error {
 		return t.lost[p.at]
 	})
 	return nil
+}
+
+func leasesOf(parts []*part) []engine.Lease {
+	leases := make([]engine.Lease, len(parts))
+	for i, p := range parts {
+		leases[i] = p.Lease
+	}
+	return leases
 }
 
 // advance finds out how far the watermark of a partition may move.
@@ -232,8 +236,8 @@ func (t *settling) write(ctx context.Context) error {
 	if err := t.dropStates(ctx, t.tx, t.tenant, upTo); err != nil {
 		return err
 	}
-	for chunk := range slices.Chunk(leaving, listTerms) {
-		if err := t.ofOwner(newQuery(len(chunk), stmtForget), t.tenant, chunk).exec(ctx, t.tx); err != nil {
+	for chunk := range slices.Chunk(leaving, listRows) {
+		if err := t.ifOwned(t.byOwner(stmtDeleteLeases, t.tenant, chunk)).exec(ctx, t.tx); err != nil {
 			return fmt.Errorf("give up %d leases: %w", len(chunk), err)
 		}
 	}

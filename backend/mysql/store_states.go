@@ -99,12 +99,12 @@ type stateKey struct {
 }
 
 func (s *store) dropStateRows(ctx context.Context, db querier, tenant tenants.ID, rows []stateKey) error {
-	for chunk := range slices.Chunk(rows, listTerms) {
-		q := newQuery(len(chunk), stmtDropStates, string(tenant), s.group, s.topic)
+	for chunk := range slices.Chunk(rows, listRows) {
+		q := newQuery(len(chunk), stmtDropStates)
 		for i, st := range chunk {
-			q.item(i, " OR ", stateTerm, st.key, st.offset)
+			q.item(i, unionAll, offsetKey, st.key, st.offset)
 		}
-		if err := q.add(")").exec(ctx, db); err != nil {
+		if err := q.add(byState, string(tenant), s.group, s.topic).exec(ctx, db); err != nil {
 			return fmt.Errorf("delete %d delivery states: %w", len(chunk), err)
 		}
 	}

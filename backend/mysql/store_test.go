@@ -26,6 +26,7 @@ const (
 // fixture is a queue on a database of its own.
 type fixture struct {
 	testing.TB
+	ctx       context.Context
 	q         *Queue
 	db        *sql.DB
 	published int
@@ -34,8 +35,14 @@ type fixture struct {
 
 func newFixture(t testing.TB) *fixture {
 	q, db := onDB(t)
-	return &fixture{TB: t, q: q, db: db}
+	// Whoever waits for a lock that nobody gives up is found out.
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	t.Cleanup(cancel)
+	return &fixture{TB: t, ctx: ctx, q: q, db: db}
 }
+
+// Context ends with the test or after a minute.
+func (f *fixture) Context() context.Context { return f.ctx }
 
 // store makes a registered member of a group.
 func (f *fixture) store(group, name string, change ...func(*backend.SubscriptionConfig)) *store {
@@ -234,8 +241,6 @@ func shortLease(d time.Duration) func(*backend.SubscriptionConfig) {
 
 func latest(c *backend.SubscriptionConfig) { c.Start = backend.Latest }
 
-func lease(g engine.Grant) engine.Lease { return g.Lease }
-
 func keysOfGrants(a engine.Acquired) []string {
 	var keys []string
 	for _, g := range a.Grants {
@@ -251,4 +256,45 @@ func partitionKeys(n int) []string {
 		keys[i] = fmt.Sprintf("key-%04d", i)
 	}
 	return keys
+}
+
+// dump returns every row of every table.
+func dump(t testing.TB, db *sql.DB) map[string][]string {
+	t.Helper()
+	all := make(map[string][]string)
+	for table, order := range map[string]string{
+		"queue_messages":              "topic, partition_key, `offset`",
+		"queue_delivery_state":        "consumer_group, topic, partition_key, message_offset",
+		"queue_offsets":               "topic, partition_key, consumer_group",
+		"queue_partition_leases":      "consumer_group, topic, partition_key",
+		"queue_subscriber_heartbeats": "consumer_group, topic, subscriber_name",
+	} {
+		rows, err := db.QueryContext(t.Context(), "SELECT * FROM "+table+" ORDER BY tenant, "+order)
+		if err != nil {
+			t.Fatal(err)
+		}
+		columns, err := rows.Columns()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for rows.Next() {
+			values := make([]sql.NullString, len(columns))
+			dest := make([]any, len(columns))
+			for i := range values {
+				dest[i] = &values[i]
+			}
+			if err := rows.Scan(dest...); err != nil {
+				t.Fatal(err)
+			}
+			line := ""
+			for i, v := range values {
+				line += fmt.Sprintf("%s=%q ", columns[i], v.String)
+			}
+			all[table] = append(all[table], line)
+		}
+		if err := rows.Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return all
 }
