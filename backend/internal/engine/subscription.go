@@ -162,8 +162,16 @@ func (s *Subscription) Done() <-chan struct{} { return s.stopped }
 // contexts and are counted; 4. the workers leave; 5. leases and heartbeats are
 // given back.
 func (s *Subscription) Stop(ctx context.Context) error {
-	s.stopOnce.Do(func() { go s.stop(ctx) })
-	<-s.stopped
+	first := false
+	s.stopOnce.Do(func() { first = true; go s.stop(ctx) })
+	if !first { // the first caller's time is not this one's
+		select {
+		case <-s.stopped:
+		case <-ctx.Done():
+			return fmt.Errorf("subscription of topic %q, group %q is still stopping: %w", s.o.Topic, s.o.Config.Group, context.Cause(ctx))
+		}
+	}
+	<-s.stopped // within releaseTimeout after ctx has ended
 	return s.stopErr
 }
 
