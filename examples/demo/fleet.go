@@ -123,11 +123,20 @@ func orExitZero(err error) error {
 	return err
 }
 
-// kill ends the process as a crash would.
-func (s *service) kill() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.process.Kill()
+// kill ends the process as a crash would. One that is just being replaced is
+// waited for.
+func (s *service) kill(ctx context.Context) error {
+	for {
+		s.mu.Lock()
+		err := s.process.Kill()
+		s.mu.Unlock()
+		if !errors.Is(err, os.ErrProcessDone) {
+			return err
+		}
+		if err := pause(ctx, 10*time.Millisecond); err != nil {
+			return err
+		}
+	}
 }
 
 // healthy waits until the service answers.
@@ -170,7 +179,7 @@ func (f *fleet) stop() error {
 		case <-s.done:
 		case <-timeout:
 			errs = append(errs, fmt.Errorf("%s did not stop within %v; its log is %s", s.name, stopTimeout, s.log))
-			_ = s.kill() // it has ended just now
+			_ = s.process.Kill() // it has ended just now
 			<-s.done
 			continue
 		}

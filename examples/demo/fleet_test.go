@@ -48,7 +48,7 @@ const untilTerminated = `trap 'exit 0' TERM; mkdir up 2>/dev/null || mkdir again
 func TestAKilledServiceIsStartedAgain(t *testing.T) {
 	f, s, ctx := script(t, untilTerminated)
 	wait(t, f, "up")
-	if err := s.kill(); err != nil {
+	if err := s.kill(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	wait(t, f, "again")

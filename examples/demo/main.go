@@ -63,6 +63,7 @@ func run(ctx context.Context, replay string, within, limit time.Duration) (err e
 			return err
 		}
 	}
+	interrupt := ctx
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not done after %v", limit))
 	defer cancel()
 	ctx, fail := context.WithCancelCause(ctx)
@@ -89,6 +90,9 @@ func run(ctx context.Context, replay string, within, limit time.Duration) (err e
 		return err
 	}
 	if err := show(ctx, fleet, db, plan); err != nil {
+		if interrupt.Err() != nil {
+			return context.Cause(interrupt)
+		}
 		// A service that failed explains more, and so do the rows that are stuck.
 		return errors.Join(cmp.Or(context.Cause(ctx), err), drained(context.WithoutCancel(ctx), db, slices.Sorted(maps.Keys(leftovers))...))
 	}
@@ -140,17 +144,19 @@ func prepare(ctx context.Context, dir, dsn string, plan Plan, fail context.Cance
 func repository(dir string) string { return filepath.Join(dir, "landing.git") }
 
 // checkCommand fails for a change with a file BROKEN, and kills the process that
-// runs it once for those that crash.
+// runs it once for one that crashes. A plan without such changes has a check that
+// only takes its time as a process.
 func checkCommand(dir string, plan Plan) string {
-	command := fmt.Sprintf(`! git --git-dir="%s" cat-file -e "%s:BROKEN" 2>/dev/null || { echo "the change is BROKEN"; exit 1; }`,
-		repository(dir), ref(changeRef, "$QUEUE", "$CHANGE"))
-	for _, c := range plan.Changes {
-		if c.Fault == Crashes {
-			command = fmt.Sprintf(`if [ "$QUEUE/$CHANGE" = "%s/%s" ] && mkdir "%s" 2>/dev/null; then kill -9 $PPID; sleep 1; fi; `,
-				c.Queue, c.Name, filepath.Join(dir, "crashed")) + command
-		}
+	var lines []string
+	if c, ok := plan.first(Crashes); ok {
+		lines = append(lines, fmt.Sprintf(`if [ "$QUEUE/$CHANGE" = %s/%s ] && mkdir "%s" 2>/dev/null; then kill -9 $PPID; fi`,
+			c.Queue, c.Name, filepath.Join(dir, "crashed")))
 	}
-	return command
+	if _, ok := plan.first(Broken); ok {
+		lines = append(lines, fmt.Sprintf(`if git --git-dir="%s" cat-file -e "%s:BROKEN" 2>/dev/null; then echo "it is BROKEN"; exit 1; fi`,
+			repository(dir), ref(changeRef, "$QUEUE", "$CHANGE")))
+	}
+	return strings.Join(append(lines, "true"), "; ")
 }
 
 // show lands everything while processes are killed, and accounts for it.
@@ -161,13 +167,17 @@ func show(ctx context.Context, f *fleet, db *sql.DB, plan Plan) error {
 
 	traffic, trafficCtx := errgroup.WithContext(ctx)
 	traffic.Go(func() error {
-		return land(trafficCtx, submitqueue, plan, func(n int) {
-			if n == (len(plan.Changes)+1)/2 {
-				say("half of the changes are accepted: killing %s with SIGKILL", victim.name)
-				if err := victim.kill(); err != nil {
-					f.fail(fmt.Errorf("kill %s: %w", victim.name, err))
+		return land(trafficCtx, submitqueue, plan, func(n int) error {
+			if n != (len(plan.Changes)+1)/2 {
+				return nil
+			}
+			for f.killed() < plan.kills()-1 { // so that each kill hits a process of its own
+				if err := pause(trafficCtx, 10*time.Millisecond); err != nil {
+					return fmt.Errorf("wait for the crash: %w", err)
 				}
 			}
+			say("half of the changes are accepted: killing %s with SIGKILL", victim.name)
+			return victim.kill(trafficCtx)
 		})
 	})
 	traffic.Go(func() error { return watch(trafficCtx, submitqueue, stovepipe, plan, repository(f.dir)) })
@@ -191,7 +201,7 @@ func show(ctx context.Context, f *fleet, db *sql.DB, plan Plan) error {
 	}
 	printTable(list)
 	errs := []error{stopErr, balance(list, plan), prove(ctx, repository(f.dir), list)}
-	if want := plan.crashes() + 1; killed != want {
+	if want := plan.kills(); killed != want {
 		errs = append(errs, fmt.Errorf("%d processes were killed, want %d", killed, want))
 	}
 	if err := errors.Join(append(errs, drained(ctx, db, slices.Sorted(maps.Keys(leftovers))...))...); err != nil {
@@ -203,9 +213,13 @@ func show(ctx context.Context, f *fleet, db *sql.DB, plan Plan) error {
 
 // createDatabase makes a database of its own on the server of MQ_TEST_DSN.
 func createDatabase(ctx context.Context) (dsn string, db *sql.DB, drop func() error, err error) {
-	cfg, err := mysql.ParseDSN(os.Getenv("MQ_TEST_DSN"))
-	if err != nil || os.Getenv("MQ_TEST_DSN") == "" {
-		return "", nil, nil, fmt.Errorf("MQ_TEST_DSN must name a server on which a database may be created; make demo starts one: %w", err)
+	given := os.Getenv("MQ_TEST_DSN")
+	if given == "" {
+		return "", nil, nil, errors.New("MQ_TEST_DSN must name a server on which a database may be created; make demo starts one")
+	}
+	cfg, err := mysql.ParseDSN(given)
+	if err != nil {
+		return "", nil, nil, fmt.Errorf("MQ_TEST_DSN: %w", err)
 	}
 	name := "tenantmq_demo_" + strings.ToLower(rand.Text()[:10])
 	cfg.DBName = ""

@@ -218,13 +218,20 @@ func (p Plan) want() map[string]Outcome {
 	return want
 }
 
-// crashes counts the processes that checks kill.
-func (p Plan) crashes() int {
-	n := 0
-	for _, c := range p.Changes {
-		if c.Fault == Crashes {
-			n++
-		}
+// first finds a change with a fault.
+func (p Plan) first(f Fault) (Change, bool) {
+	i := slices.IndexFunc(p.Changes, func(c Change) bool { return c.Fault == f })
+	if i < 0 {
+		return Change{}, false
 	}
-	return n
+	return p.Changes[i], true
+}
+
+// kills counts the processes that are killed: one from outside, and one by a
+// change that crashes.
+func (p Plan) kills() int {
+	if _, ok := p.first(Crashes); ok {
+		return 2
+	}
+	return 1
 }

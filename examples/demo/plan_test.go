@@ -85,7 +85,7 @@ func TestPlanComesTrue(t *testing.T) {
 			t.Error(diff)
 		}
 	}
-	if total := p.want(); total["docs"] == total["ios"] || total["ios"].Conflicted == 0 || p.crashes() != 1 {
+	if total := p.want(); total["docs"] == total["ios"] || total["ios"].Conflicted == 0 || p.kills() != 2 {
 		t.Errorf("the plan lacks faults: %+v", total)
 	}
 }

@@ -24,7 +24,7 @@ const landers = 16
 
 // land sends every change at its time, and calls sent with how many were
 // accepted so far.
-func land(ctx context.Context, submitqueue *client, plan Plan, sent func(n int)) error {
+func land(ctx context.Context, submitqueue *client, plan Plan, sent func(n int) error) error {
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.SetLimit(landers)
 	var accepted atomic.Int64
@@ -43,10 +43,10 @@ func land(ctx context.Context, submitqueue *client, plan Plan, sent func(n int))
 			if err == nil && a.status != http.StatusAccepted && a.status != http.StatusOK {
 				err = fmt.Errorf("land %s on %s: %d %s", c.Name, c.Queue, a.status, a.body)
 			}
-			if err == nil {
-				sent(int(accepted.Add(1)))
+			if err != nil {
+				return err
 			}
-			return err
+			return sent(int(accepted.Add(1)))
 		})
 	}
 	if err := group.Wait(); err != nil {

@@ -15,17 +15,21 @@ import (
 )
 
 // Files lists a service's configuration files, later ones winning: the base,
-// from the service's directory or the repository's root, and the overlays named
-// by -config or MQ_CONFIG.
+// with the repository's root or the service's own folder as working directory,
+// and the overlays named by -config or MQ_CONFIG. It parses the command line.
 func Files(service string) []string {
 	overlays := flag.String("config", os.Getenv(mqfx.EnvConfig), "configuration `files` over "+mqfx.BaseFile+", separated by commas")
 	flag.Parse()
-	base := mqfx.BaseFile
+	return list(service, *overlays)
+}
+
+func list(service, overlays string) []string {
+	base := filepath.Join("examples", service, mqfx.BaseFile)
 	if _, err := os.Stat(base); err != nil {
-		base = filepath.Join("examples", service, base)
+		base = mqfx.BaseFile
 	}
 	files := []string{base}
-	for path := range strings.SplitSeq(*overlays, ",") {
+	for path := range strings.SplitSeq(overlays, ",") {
 		if path = strings.TrimSpace(path); path != "" {
 			files = append(files, path)
 		}

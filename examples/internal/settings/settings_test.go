@@ -1,12 +1,10 @@
-package settings_test
+package settings
 
 import (
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"github.com/tenantmq/tenantmq/examples/internal/settings"
 )
 
 type section struct {
@@ -17,7 +15,7 @@ type section struct {
 func TestSection(t *testing.T) {
 	base := write(t, "mq: {backend: memory}\nservice:\n  address: :1\n  queues: {a: $HOME, b: old}\n")
 	over := write(t, "service:\n  queues: {b: new}\n")
-	got, err := settings.Section[section]("service", []string{base, over})()
+	got, err := Section[section]("service", []string{base, over})()
 	if err != nil || got.Address != ":1" || got.Queues["a"] != "$HOME" || got.Queues["b"] != "new" {
 		t.Errorf("%+v, %v", got, err)
 	}
@@ -28,9 +26,24 @@ func TestSection(t *testing.T) {
 		write(t, "service\n\t- x"):             "configuration",
 		filepath.Join(t.TempDir(), "not.yaml"): "not.yaml",
 	} {
-		if got, err := settings.Section[section]("service", []string{name})(); err == nil || !strings.Contains(err.Error(), want) {
+		if got, err := Section[section]("service", []string{name})(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %+v, %v", want, got, err)
 		}
+	}
+}
+
+func TestFilesFollowTheWorkingDirectory(t *testing.T) {
+	for dir, want := range map[string]string{
+		"../../..":        "examples/stovepipe/config/base.yaml a.yaml b.yaml", // the root has a base of its own
+		"../../stovepipe": "config/base.yaml a.yaml b.yaml",
+		"/":               "config/base.yaml a.yaml b.yaml",
+	} {
+		t.Run(dir, func(t *testing.T) {
+			t.Chdir(dir)
+			if got := strings.Join(list("stovepipe", "a.yaml, b.yaml,"), " "); got != want {
+				t.Errorf("got %s, want %s", got, want)
+			}
+		})
 	}
 }
 
