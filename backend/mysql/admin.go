@@ -119,21 +119,27 @@ func (s *store) dropAllLeases(ctx context.Context, tenant tenants.ID) error {
 		},
 		func(key *string) []any { return []any{key} },
 		func(tx *sql.Tx, keys []string) error {
-			return newQuery(len(keys), stmtRevoke, string(tenant), s.group, s.topic).in(anys(keys)...).exec(ctx, tx)
+			for rows := range chunksOf(keys, func(key string) rowKey { return rowKey{key: key} }) {
+				q := leaseKeyList.query(s.q.joins(), "DELETE", nil, rows, string(tenant), s.group, s.topic)
+				if err := q.exec(ctx, tx); err != nil {
+					return err
+				}
+			}
+			return nil
 		})
 }
 
 func (s *store) dropAllStates(ctx context.Context, tenant tenants.ID) error {
 	return pages(ctx, s,
-		func(last *stateKey) *query {
+		func(last *rowKey) *query {
 			q := newQuery(0, stmtStatePage, string(tenant), s.group, s.topic)
 			if last != nil {
-				q.add(statesBehind, last.key, last.key, last.offset)
+				q.add(statesBehind, last.key, last.key, last.number)
 			}
 			return q.add(statesPage, listKeys)
 		},
-		func(st *stateKey) []any { return []any{&st.key, &st.offset} },
-		func(tx *sql.Tx, rows []stateKey) error { return s.dropStateRows(ctx, tx, tenant, rows) })
+		func(st *rowKey) []any { return []any{&st.key, &st.number} },
+		func(tx *sql.Tx, rows []rowKey) error { return s.dropStateRows(ctx, tx, tenant, rows) })
 }
 
 func (s *store) dropAllMarks(ctx context.Context, tenant tenants.ID) error {

@@ -25,9 +25,6 @@ func (q *query) add(text string, args ...any) *query {
 	return q
 }
 
-// unionAll separates the rows of a list to be joined.
-const unionAll = " UNION ALL "
-
 // item adds the i-th entry of a list.
 func (q *query) item(i int, separator, text string, args ...any) {
 	if i > 0 {
@@ -74,4 +71,64 @@ func anys[S ~string](list []S) []any {
 		args[i] = string(s)
 	}
 	return args
+}
+
+// rowList names rows of a table by their primary key, in statements that lock,
+// change or delete them.
+type rowList struct {
+	table   string
+	fixed   string   // the columns that are the same for all rows
+	columns []string // those that differ: the partition key, and a number
+}
+
+// rowKey is an entry of a rowList. A list of one column has no number.
+type rowKey struct {
+	key    string
+	number uint64
+}
+
+// query begins a statement. verb is UPDATE, DELETE or a SELECT with its columns;
+// set goes with UPDATE. More conditions may follow. See the head of
+// statements.go for what joined is about.
+func (l rowList) query(joined bool, verb string, set *query, rows []rowKey, fixed ...any) *query {
+	q := newQuery(len(rows), verb)
+	switch {
+	case verb == "UPDATE":
+		q.add(" ")
+	case verb == "DELETE" && joined:
+		q.add(" " + l.table + " FROM ")
+	default:
+		q.add(" FROM ")
+	}
+	if joined {
+		q.add("(")
+		l.items(q, rows, " UNION ALL ", "SELECT ? AS k", "SELECT ? AS k, ? AS n")
+		q.add(") AS v STRAIGHT_JOIN " + l.table + " FORCE INDEX (PRIMARY)")
+	} else {
+		q.add(l.table)
+	}
+	if set != nil {
+		q.add(set.text.String(), set.args...)
+	}
+	q.add(" WHERE "+l.fixed, fixed...)
+	if joined {
+		q.add(" AND " + l.columns[0] + " = k")
+		if len(l.columns) > 1 {
+			q.add(" AND " + l.columns[1] + " = n")
+		}
+		return q
+	}
+	q.add(" AND (")
+	l.items(q, rows, " OR ", l.columns[0]+" = ?", "("+strings.Join(l.columns, " = ? AND ")+" = ?)")
+	return q.add(")")
+}
+
+func (l rowList) items(q *query, rows []rowKey, separator, one, two string) {
+	for i, r := range rows {
+		if len(l.columns) == 1 {
+			q.item(i, separator, one, r.key)
+		} else {
+			q.item(i, separator, two, r.key, r.number)
+		}
+	}
 }

@@ -51,6 +51,7 @@ type Queue struct {
 	hub     engine.Hub
 
 	verified  atomic.Bool
+	vitess    atomic.Bool   // as found out by verify
 	verifying chan struct{} // held by whoever verifies lazily
 
 	ctx    context.Context // of the publish transactions

@@ -85,12 +85,39 @@ const (
 	stmtReleaseSavepoint = "RELEASE SAVEPOINT mq_publish"
 )
 
-// Statements that lock or write a list of rows join the table to the list,
-// "(SELECT ? AS k, ? AS o UNION ALL …) AS v": every row is then looked up by its
-// full primary key (eq_ref), which locks the record and nothing else. With an
-// OR-list or IN the optimizer decides by cost, and in a table that holds little
-// more than the list it scans the topic, or the table, and waits for every
-// publisher on its way. STRAIGHT_JOIN keeps the order, FORCE INDEX the key.
+// Statements that lock, change or delete a list of rows ([rowList]) join the
+// table to the list, "(SELECT ? AS k, ? AS n UNION ALL …) AS v": every row is
+// then looked up by its full primary key (eq_ref), which locks the record and
+// nothing else. With an OR-list or IN the optimizer decides by cost, and in a
+// table that holds little more than the list it scans the topic, or the table,
+// and waits for every publisher on its way. STRAIGHT_JOIN keeps the order, FORCE
+// INDEX the key. Vitess plans no such joins and gets the OR-list.
+
+// The lists, each over the primary key of its table. columns name the rows;
+// epoch and watermark are compared so that a row that has changed meanwhile
+// stays.
+var (
+	leaseList = rowList{
+		table: "queue_partition_leases", fixed: "tenant = ? AND consumer_group = ? AND topic = ?",
+		columns: []string{"partition_key", "lease_epoch"},
+	}
+	leaseKeyList = rowList{
+		table: "queue_partition_leases", fixed: "tenant = ? AND consumer_group = ? AND topic = ?",
+		columns: []string{"partition_key"},
+	}
+	messageList = rowList{
+		table: "queue_messages", fixed: "tenant = ? AND topic = ?",
+		columns: []string{"partition_key", "`offset`"},
+	}
+	stateList = rowList{
+		table: "queue_delivery_state", fixed: "tenant = ? AND consumer_group = ? AND topic = ?",
+		columns: []string{"partition_key", "message_offset"},
+	}
+	markList = rowList{
+		table: "queue_offsets", fixed: "tenant = ? AND topic = ? AND consumer_group = ?",
+		columns: []string{"partition_key", "offset_acked"},
+	}
+)
 
 // ---- Delivery: members ------------------------------------------------------
 
@@ -206,30 +233,25 @@ const (
 	statesBehind = ` AND (partition_key > ? OR (partition_key = ? AND message_offset > ?))`
 	statesPage   = ` ORDER BY partition_key, message_offset LIMIT ?`
 
-	// What an owner does to its leases (PRIMARY) is followed by a list of leaseKey
-	// and byOwner, and for an update by what it sets: name, instance and epoch must
-	// be as they were granted.
-	leaseKey = `SELECT ? AS k, ? AS e`
-	byOwner  = `) AS v STRAIGHT_JOIN queue_partition_leases AS l FORCE INDEX (PRIMARY)
- ON l.tenant = ? AND l.consumer_group = ? AND l.topic = ? AND l.partition_key = v.k`
-	ifOwned = ` WHERE l.lease_epoch = v.e AND l.leased_by = ? AND l.instance = ? AND l.lease_expires_at > 0`
+	// What an owner does to its leases is a rowList that ends with ifOwned: name,
+	// instance and epoch must be as they were granted.
+	ifOwned     = ` AND leased_by = ? AND instance = ? AND lease_expires_at > 0`
+	setRenewed  = ` SET lease_expires_at = ` + nowMillis + ` + ?`
+	setReleased = ` SET lease_expires_at = 0, claimed_offset = 0`
 
-	stmtUpdateLeases = `UPDATE (`
-	stmtDeleteLeases = `DELETE l FROM (`
-	stmtOwnedLeases  = `SELECT l.partition_key, l.lease_epoch FROM (`
-	setRenewed       = ` SET l.lease_expires_at = ` + nowMillis + ` + ?`
-	setReleased      = ` SET l.lease_expires_at = 0, l.claimed_offset = 0`
+	// setClaimed is followed by claimCase for each key and claimEnd.
+	setClaimed = ` SET claimed_offset = GREATEST(claimed_offset, CASE partition_key`
+	claimCase  = ` WHEN ? THEN ?`
+	claimEnd   = ` ELSE 0 END)`
 
-	// claimKey takes the place of leaseKey for setClaimed.
-	claimKey   = `SELECT ? AS k, ? AS e, ? AS o`
-	setClaimed = ` SET l.claimed_offset = GREATEST(l.claimed_offset, v.o)`
+	selectLeases = `SELECT partition_key, lease_epoch`
 )
 
 // ---- Delivery: settlement ---------------------------------------------------
 
 const (
-	// forUpdate makes stmtOwnedLeases the fence of settlements: it locks the lease
-	// rows until commit.
+	// forUpdate behind selectLeases is the fence of settlements: it locks the
+	// lease rows until commit.
 	forUpdate = ` FOR UPDATE`
 
 	// stmtMarks (PRIMARY) reads all groups' registrations and watermarks; it is
@@ -250,13 +272,6 @@ const (
 	markRow         = `(?, ?, ?, ?, ?, ` + nowMillis + `)`
 	stmtSetMarksEnd = ` ON DUPLICATE KEY UPDATE offset_acked = GREATEST(offset_acked, VALUES(offset_acked)), updated_at = VALUES(updated_at)`
 
-	// stmtDropMarks (PRIMARY) is followed by a list of markKey and byMark. The
-	// value is compared so that a watermark that has moved meanwhile stays.
-	stmtDropMarks = `DELETE o FROM (`
-	markKey       = `SELECT ? AS k, ? AS a`
-	byMark        = `) AS v STRAIGHT_JOIN queue_offsets AS o FORCE INDEX (PRIMARY)
- ON o.tenant = ? AND o.topic = ? AND o.partition_key = v.k AND o.consumer_group = ? WHERE o.offset_acked = v.a`
-
 	// stmtSetStates is followed by rows of stateRow and stmtSetStatesEnd.
 	stmtSetStates = `INSERT INTO queue_delivery_state
  (tenant, consumer_group, topic, partition_key, message_offset, acked, postponed, attempts, deliveries, visible_at, last_error) VALUES `
@@ -269,35 +284,17 @@ const (
 	stmtStatesUpTo = `SELECT partition_key, message_offset FROM queue_delivery_state` + ofGroup + ` AND (`
 	stateUpTo      = `(partition_key = ? AND message_offset <= ?)`
 
-	// stmtDropStates (PRIMARY) is followed by a list of offsetKey and byState.
-	stmtDropStates = `DELETE s FROM (`
-	offsetKey      = `SELECT ? AS k, ? AS o`
-	byState        = `) AS v STRAIGHT_JOIN queue_delivery_state AS s FORCE INDEX (PRIMARY)
- ON s.tenant = ? AND s.consumer_group = ? AND s.topic = ? AND s.partition_key = v.k AND s.message_offset = v.o`
-
 	// stmtPassed (PRIMARY) is followed by an OR-list of passedTerm and
 	// passedPage.
 	stmtPassed = "SELECT partition_key, `offset` FROM queue_messages FORCE INDEX (PRIMARY) WHERE tenant = ? AND topic = ? AND ("
 	passedTerm = "(partition_key = ? AND `offset` <= ?)"
 	passedPage = ") ORDER BY partition_key, `offset` LIMIT ?"
 
-	// stmtDrop (PRIMARY) is followed by a list of offsetKey and byMessage.
-	stmtDrop  = `DELETE m FROM (`
-	byMessage = `) AS v STRAIGHT_JOIN queue_messages AS m FORCE INDEX (PRIMARY)
- ON m.tenant = ? AND m.topic = ? AND m.partition_key = v.k AND m.` + "`offset` = v.o"
-
 	// stmtDropRange (PRIMARY) has the exact number of rows for LIMIT: a scan that
 	// ran out of rows would lock the record behind the range, some publisher's
 	// newest. An ORDER BY would too: the server sorts what it need not, and reads
 	// all of the range first.
 	stmtDropRange = "DELETE FROM queue_messages" + inRange + " LIMIT ?"
-
-	// stmtLeased (PRIMARY) is followed by a list of partitionKey, byGroup and, to
-	// keep leases away until commit, lockInShare.
-	stmtLeased   = `SELECT l.partition_key FROM (`
-	partitionKey = `SELECT ? AS k`
-	byGroup      = `) AS v STRAIGHT_JOIN queue_partition_leases AS l FORCE INDEX (PRIMARY)
- ON l.tenant = ? AND l.consumer_group = ? AND l.topic = ? AND l.partition_key = v.k`
 
 	// stmtDeadLetters is followed by rows of deadLetterRow and stmtInsertEnd.
 	stmtDeadLetters = `INSERT INTO queue_messages (tenant, topic, partition_key, id, payload, metadata, published_at, publish_id,
@@ -325,8 +322,8 @@ const (
  WHERE l.consumer_group = ? AND l.topic = ? AND l.lease_expires_at <= ` + nowMillis + ` - ? AND l.tenant IN `
 	noMessage = ` AND m.tenant IS NULL`
 
-	// ifOver ends stmtDeleteLeases in place of ifOwned.
-	ifOver = ` WHERE l.lease_epoch = v.e AND l.lease_expires_at <= ` + nowMillis
+	// ifOver takes the place of ifOwned.
+	ifOver = ` AND lease_expires_at <= ` + nowMillis
 
 	// stmtDeadMarks (PRIMARY of all, "Not exists") is followed by a list of
 	// tenants, noMessage, noLease and limitRows. A key may be below '': it is
@@ -370,7 +367,6 @@ const (
 	stmtMarkPage  = `SELECT partition_key, offset_acked FROM queue_offsets WHERE tenant = ? AND topic = ? AND partition_key <> '' AND consumer_group = ?`
 	pageBehind    = ` AND partition_key > ?`
 	pageOrder     = ` ORDER BY partition_key LIMIT ?`
-	stmtRevoke    = `DELETE FROM queue_partition_leases` + ofGroup + ` AND partition_key IN `
 	stmtBuryGroup = `DELETE FROM queue_subscriber_heartbeats` + ofGroup + ` ORDER BY subscriber_name LIMIT ?`
 
 	// stmtDeadLetter (uq_message) locks a dead letter.

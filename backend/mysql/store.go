@@ -68,6 +68,9 @@ func newStore(q *Queue, topic string, cfg backend.SubscriptionConfig, instance u
 	}
 }
 
+// joins tells which form a [rowList] takes.
+func (q *Queue) joins() bool { return !q.vitess.Load() }
+
 // each runs a reading statement outside any transaction.
 func (s *store) each(ctx context.Context, q *query, dest []any, reset func(), fn func()) error {
 	return s.q.retry(ctx, func() error {

@@ -186,21 +186,20 @@ func (s *store) states(ctx context.Context, tx *sql.Tx, tenant tenants.ID, grant
 
 // Renew implements [engine.Store].
 func (s *store) Renew(ctx context.Context, tenant tenants.ID, leases []engine.Lease) (lost []string, err error) {
-	for chunk := range chunksByKey(leases, keyOfLease) {
-		renew := s.byOwner(stmtUpdateLeases, tenant, chunk).add(setRenewed, millis(s.cfg.LeaseDuration))
-		if err := s.exec(ctx, s.ifOwned(renew)); err != nil {
-			return nil, s.wrap(tenant, fmt.Sprintf("renew %d leases", len(chunk)), err)
+	set := newQuery(0, setRenewed, millis(s.cfg.LeaseDuration))
+	for rows := range chunksOf(leases, rowOfLease) {
+		if err := s.exec(ctx, s.owned("UPDATE", set, tenant, rows)); err != nil {
+			return nil, s.wrap(tenant, fmt.Sprintf("renew %d leases", len(rows)), err)
 		}
-		var l engine.Lease
-		held := make(map[engine.Lease]bool, len(chunk))
-		q := s.ifOwned(s.byOwner(stmtOwnedLeases, tenant, chunk))
-		err := s.each(ctx, q, []any{&l.Key, &l.Epoch}, func() {}, func() { held[l] = true })
+		var r rowKey
+		held := make(map[rowKey]bool, len(rows))
+		err := s.each(ctx, s.owned(selectLeases, nil, tenant, rows), []any{&r.key, &r.number}, func() {}, func() { held[r] = true })
 		if err != nil {
 			return nil, s.wrap(tenant, "read renewed leases", err)
 		}
-		for _, l := range chunk {
-			if !held[l] {
-				lost = append(lost, l.Key)
+		for _, r := range rows {
+			if !held[r] {
+				lost = append(lost, r.key)
 			}
 		}
 	}
@@ -217,14 +216,14 @@ func (s *store) Release(ctx context.Context, tenant tenants.ID, releases []engin
 			keep = append(keep, r.Lease)
 		}
 	}
-	for chunk := range chunksByKey(keep, keyOfLease) {
-		if err := s.exec(ctx, s.ifOwned(s.byOwner(stmtUpdateLeases, tenant, chunk).add(setReleased))); err != nil {
-			return s.wrap(tenant, fmt.Sprintf("release %d leases", len(chunk)), err)
+	for rows := range chunksOf(keep, rowOfLease) {
+		if err := s.exec(ctx, s.owned("UPDATE", newQuery(0, setReleased), tenant, rows)); err != nil {
+			return s.wrap(tenant, fmt.Sprintf("release %d leases", len(rows)), err)
 		}
 	}
-	for chunk := range chunksByKey(forget, keyOfLease) {
-		if err := s.exec(ctx, s.ifOwned(s.byOwner(stmtDeleteLeases, tenant, chunk))); err != nil {
-			return s.wrap(tenant, fmt.Sprintf("give up %d leases", len(chunk)), err)
+	for rows := range chunksOf(forget, rowOfLease) {
+		if err := s.exec(ctx, s.owned("DELETE", nil, tenant, rows)); err != nil {
+			return s.wrap(tenant, fmt.Sprintf("give up %d leases", len(rows)), err)
 		}
 	}
 	return nil
@@ -232,36 +231,39 @@ func (s *store) Release(ctx context.Context, tenant tenants.ID, releases []engin
 
 // Claim implements [engine.Store].
 func (s *store) Claim(ctx context.Context, tenant tenants.ID, claims []engine.Claim) error {
-	for chunk := range chunksByKey(claims, func(c engine.Claim) string { return c.Key }) {
-		q := newQuery(2*len(chunk), stmtUpdateLeases)
-		for i, c := range chunk {
-			q.item(i, unionAll, claimKey, c.Key, c.Epoch, c.Offset)
+	offsets := make(map[string]uint64, len(claims))
+	for _, c := range claims {
+		offsets[c.Key] = c.Offset
+	}
+	for rows := range chunksOf(claims, func(c engine.Claim) rowKey { return rowOfLease(c.Lease) }) {
+		set := newQuery(len(rows), setClaimed)
+		for _, r := range rows {
+			set.add(claimCase, r.key, offsets[r.key])
 		}
-		q.add(byOwner, string(tenant), s.group, s.topic).add(setClaimed)
-		if err := s.exec(ctx, s.ifOwned(q)); err != nil {
-			return s.wrap(tenant, fmt.Sprintf("claim messages of %d partitions", len(chunk)), err)
+		if err := s.exec(ctx, s.owned("UPDATE", set.add(claimEnd), tenant, rows)); err != nil {
+			return s.wrap(tenant, fmt.Sprintf("claim messages of %d partitions", len(rows)), err)
 		}
 	}
 	return nil
 }
 
-// byOwner begins a statement on some leases of the group.
-func (s *store) byOwner(statement string, tenant tenants.ID, leases []engine.Lease) *query {
-	q := newQuery(len(leases), statement)
-	for i, l := range leases {
-		q.item(i, unionAll, leaseKey, l.Key, l.Epoch)
-	}
-	return q.add(byOwner, string(tenant), s.group, s.topic)
+// owned begins a statement on leases, on the condition that they are held as
+// granted.
+func (s *store) owned(verb string, set *query, tenant tenants.ID, rows []rowKey) *query {
+	return leaseList.query(s.q.joins(), verb, set, rows, string(tenant), s.group, s.topic).add(ifOwned, s.name, s.instance)
 }
 
-// ifOwned ends one with the condition that they are held as granted.
-func (s *store) ifOwned(q *query) *query { return q.add(ifOwned, s.name, s.instance) }
+func rowOfLease(l engine.Lease) rowKey { return rowKey{l.Key, l.Epoch} }
 
-func keyOfLease(l engine.Lease) string { return l.Key }
-
-// chunksByKey sorts a copy by key, so that all statements lock in one order,
-// and cuts it into lists of rows.
-func chunksByKey[T any](list []T, key func(T) string) func(yield func([]T) bool) {
-	sorted := slices.SortedFunc(slices.Values(list), func(a, b T) int { return cmp.Compare(key(a), key(b)) })
-	return slices.Chunk(sorted, listRows)
+// chunksOf makes rows of a list, sorted so that all statements lock in one
+// order, and cuts them into lists.
+func chunksOf[T any](list []T, row func(T) rowKey) func(yield func([]rowKey) bool) {
+	rows := make([]rowKey, len(list))
+	for i, x := range list {
+		rows[i] = row(x)
+	}
+	slices.SortFunc(rows, func(a, b rowKey) int {
+		return cmp.Or(strings.Compare(a.key, b.key), cmp.Compare(a.number, b.number))
+	})
+	return slices.Chunk(rows, listRows)
 }

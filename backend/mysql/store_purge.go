@@ -67,8 +67,9 @@ func (s *store) purgeLeases(ctx context.Context, list []tenants.ID) error {
 	return purgeRows(ctx, s, list, q,
 		func(tenant *tenants.ID, l *engine.Lease) []any { return []any{tenant, &l.Key, &l.Epoch} },
 		func(tenant tenants.ID, leases []engine.Lease) error {
-			for chunk := range chunksByKey(leases, keyOfLease) {
-				if err := s.exec(ctx, s.byOwner(stmtDeleteLeases, tenant, chunk).add(ifOver)); err != nil {
+			for rows := range chunksOf(leases, rowOfLease) {
+				q := leaseList.query(s.q.joins(), "DELETE", nil, rows, string(tenant), s.group, s.topic).add(ifOver)
+				if err := s.exec(ctx, q); err != nil {
 					return err
 				}
 			}
@@ -98,8 +99,8 @@ func (s *store) purgeMarks(ctx context.Context, list []tenants.ID) error {
 func (s *store) purgeStates(ctx context.Context, list []tenants.ID) error {
 	q := newQuery(len(list), stmtDeadStates, s.group, s.topic).in(anys(list)...).add(noMessage+noLease).add(limitRows, maxRemove)
 	return purgeRows(ctx, s, list, q,
-		func(tenant *tenants.ID, st *stateKey) []any { return []any{tenant, &st.key, &st.offset} },
-		func(tenant tenants.ID, rows []stateKey) error {
+		func(tenant *tenants.ID, st *rowKey) []any { return []any{tenant, &st.key, &st.number} },
+		func(tenant tenants.ID, rows []rowKey) error {
 			return s.q.inTx(ctx, func(tx *sql.Tx) error { return s.dropStateRows(ctx, tx, tenant, rows) })
 		})
 }

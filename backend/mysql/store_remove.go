@@ -22,42 +22,29 @@ type removal struct {
 // worthwhile.
 const dropByRange = 20
 
-// drop deletes messages in order of partition keys.
+// drop deletes messages: many of a partition as a range, the others as lists.
 func (s *store) drop(ctx context.Context, db querier, tenant tenants.ID, removals []removal) error {
-	q, terms := (*query)(nil), 0
-	flush := func() error {
-		if terms == 0 {
-			return nil
-		}
-		n := terms
-		terms = 0
-		if err := q.add(byMessage, string(tenant), s.topic).exec(ctx, db); err != nil {
-			return fmt.Errorf("delete %d messages: %w", n, err)
-		}
-		return nil
-	}
+	var rows []rowKey
 	for _, r := range removals {
-		if n := len(r.offsets); n > dropByRange && !r.exact {
-			byRange := newQuery(0, stmtDropRange, string(tenant), s.topic, r.key, r.offsets[0]-1, r.offsets[n-1], n)
-			if err := byRange.exec(ctx, db); err != nil {
-				return fmt.Errorf("delete %d messages of partition key %q: %w", n, r.key, err)
+		n := len(r.offsets)
+		if n <= dropByRange || r.exact {
+			for _, offset := range r.offsets {
+				rows = append(rows, rowKey{r.key, offset})
 			}
 			continue
 		}
-		for _, offset := range r.offsets {
-			if terms == listRows {
-				if err := flush(); err != nil {
-					return err
-				}
-			}
-			if terms == 0 {
-				q = newQuery(listRows, stmtDrop)
-			}
-			q.item(terms, unionAll, offsetKey, r.key, offset)
-			terms++
+		q := newQuery(0, stmtDropRange, string(tenant), s.topic, r.key, r.offsets[0]-1, r.offsets[n-1], n)
+		if err := q.exec(ctx, db); err != nil {
+			return fmt.Errorf("delete %d messages of partition key %q: %w", n, r.key, err)
 		}
 	}
-	return flush()
+	for rows := range slices.Chunk(rows, listRows) {
+		q := messageList.query(s.q.joins(), "DELETE", nil, rows, string(tenant), s.topic)
+		if err := q.exec(ctx, db); err != nil {
+			return fmt.Errorf("delete %d messages: %w", len(rows), err)
+		}
+	}
+	return nil
 }
 
 // passedMessages lists stored messages up to the offsets given by partition
@@ -95,13 +82,10 @@ type mark struct {
 // dropMarks deletes watermarks, but those that have moved.
 func (s *store) dropMarks(ctx context.Context, db querier, tenant tenants.ID, list []mark) error {
 	for group, marks := range byGroups(list) {
-		for chunk := range slices.Chunk(marks, listRows) {
-			q := newQuery(len(chunk), stmtDropMarks)
-			for i, m := range chunk {
-				q.item(i, unionAll, markKey, m.key, m.acked)
-			}
-			if err := q.add(byMark, string(tenant), s.topic, group).exec(ctx, db); err != nil {
-				return fmt.Errorf("delete %d watermarks: %w", len(chunk), err)
+		for rows := range chunksOf(marks, func(m mark) rowKey { return rowKey{m.key, m.acked} }) {
+			q := markList.query(s.q.joins(), "DELETE", nil, rows, string(tenant), s.topic, group)
+			if err := q.exec(ctx, db); err != nil {
+				return fmt.Errorf("delete %d watermarks: %w", len(rows), err)
 			}
 		}
 	}
@@ -158,16 +142,10 @@ func (s *store) idleMarks(
 func (s *store) leased(ctx context.Context, db querier, tenant tenants.ID, list []mark, lock string) (map[mark]bool, error) {
 	leased := make(map[mark]bool)
 	for group, marks := range byGroups(list) {
-		for chunk := range slices.Chunk(marks, listRows) {
-			q := newQuery(len(chunk), stmtLeased)
-			for i, m := range chunk {
-				q.item(i, unionAll, partitionKey, m.key)
-			}
+		for rows := range chunksOf(marks, func(m mark) rowKey { return rowKey{key: m.key} }) {
 			var key string
-			err := q.add(byGroup, string(tenant), group, s.topic).add(lock).each(ctx, db, []any{&key}, func() {
-				leased[mark{key: key, group: group}] = true
-			})
-			if err != nil {
+			q := leaseKeyList.query(s.q.joins(), "SELECT partition_key", nil, rows, string(tenant), group, s.topic).add(lock)
+			if err := q.each(ctx, db, []any{&key}, func() { leased[mark{key: key, group: group}] = true }); err != nil {
 				return nil, fmt.Errorf("read the leases of group %q: %w", group, err)
 			}
 		}

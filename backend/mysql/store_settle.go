@@ -149,28 +149,22 @@ func (t *settling) own(ctx context.Context) error {
 		t.parts = append(t.parts, &part{Settlement: g, at: i})
 	}
 	slices.SortFunc(t.parts, func(a, b *part) int { return strings.Compare(a.Key, b.Key) })
-	owned := make(map[engine.Lease]bool, len(t.parts))
-	for chunk := range slices.Chunk(leasesOf(t.parts), listRows) {
-		var l engine.Lease
-		q := t.ifOwned(t.byOwner(stmtOwnedLeases, t.tenant, chunk)).add(forUpdate)
-		if err := q.each(ctx, t.tx, []any{&l.Key, &l.Epoch}, func() { owned[l] = true }); err != nil {
+	owned := make(map[rowKey]bool, len(t.parts))
+	for rows := range chunksOf(t.parts, rowOfPart) {
+		var r rowKey
+		q := t.owned(selectLeases, nil, t.tenant, rows).add(forUpdate)
+		if err := q.each(ctx, t.tx, []any{&r.key, &r.number}, func() { owned[r] = true }); err != nil {
 			return fmt.Errorf("lock the leases: %w", err)
 		}
 	}
 	t.parts = slices.DeleteFunc(t.parts, func(p *part) bool {
-		t.lost[p.at] = !owned[p.Lease]
+		t.lost[p.at] = !owned[rowOfPart(p)]
 		return t.lost[p.at]
 	})
 	return nil
 }
 
-func leasesOf(parts []*part) []engine.Lease {
-	leases := make([]engine.Lease, len(parts))
-	for i, p := range parts {
-		leases[i] = p.Lease
-	}
-	return leases
-}
+func rowOfPart(p *part) rowKey { return rowOfLease(p.Lease) }
 
 // advance finds out how far the watermark of a partition may move.
 func (t *settling) advance(ctx context.Context, p *part) error {
@@ -221,13 +215,13 @@ func (t *settling) write(ctx context.Context) error {
 		return err
 	}
 	upTo := make(map[string]uint64)
-	var leaving []engine.Lease
+	var leaving []*part
 	for _, p := range t.parts {
 		if p.HasStates {
 			upTo[p.Key] = p.mark
 		}
 		if p.leaving {
-			leaving = append(leaving, p.Lease)
+			leaving = append(leaving, p)
 			if p.HasStates {
 				upTo[p.Key] = math.MaxUint64
 			}
@@ -236,9 +230,9 @@ func (t *settling) write(ctx context.Context) error {
 	if err := t.dropStates(ctx, t.tx, t.tenant, upTo); err != nil {
 		return err
 	}
-	for chunk := range slices.Chunk(leaving, listRows) {
-		if err := t.ifOwned(t.byOwner(stmtDeleteLeases, t.tenant, chunk)).exec(ctx, t.tx); err != nil {
-			return fmt.Errorf("give up %d leases: %w", len(chunk), err)
+	for rows := range chunksOf(leaving, rowOfPart) {
+		if err := t.owned("DELETE", nil, t.tenant, rows).exec(ctx, t.tx); err != nil {
+			return fmt.Errorf("give up %d leases: %w", len(rows), err)
 		}
 	}
 	return nil

@@ -77,9 +77,9 @@ func (s *store) dropStates(ctx context.Context, db querier, tenant tenants.ID, u
 			for i, key := range chunk {
 				q.item(i, " OR ", stateUpTo, key, upTo[key])
 			}
-			var st stateKey
-			var found []stateKey
-			err := q.add(")"+statesPage, maxRead).each(ctx, db, []any{&st.key, &st.offset}, func() { found = append(found, st) })
+			var row rowKey
+			var found []rowKey
+			err := q.add(")"+statesPage, maxRead).each(ctx, db, []any{&row.key, &row.number}, func() { found = append(found, row) })
 			if err != nil {
 				return fmt.Errorf("list delivery states: %w", err)
 			}
@@ -92,20 +92,12 @@ func (s *store) dropStates(ctx context.Context, db querier, tenant tenants.ID, u
 	return nil
 }
 
-// stateKey is a row of the group in queue_delivery_state.
-type stateKey struct {
-	key    string
-	offset uint64
-}
-
-func (s *store) dropStateRows(ctx context.Context, db querier, tenant tenants.ID, rows []stateKey) error {
-	for chunk := range slices.Chunk(rows, listRows) {
-		q := newQuery(len(chunk), stmtDropStates)
-		for i, st := range chunk {
-			q.item(i, unionAll, offsetKey, st.key, st.offset)
-		}
-		if err := q.add(byState, string(tenant), s.group, s.topic).exec(ctx, db); err != nil {
-			return fmt.Errorf("delete %d delivery states: %w", len(chunk), err)
+// dropStateRows deletes delivery states by partition key and offset.
+func (s *store) dropStateRows(ctx context.Context, db querier, tenant tenants.ID, states []rowKey) error {
+	for rows := range slices.Chunk(states, listRows) {
+		q := stateList.query(s.q.joins(), "DELETE", nil, rows, string(tenant), s.group, s.topic)
+		if err := q.exec(ctx, db); err != nil {
+			return fmt.Errorf("delete %d delivery states: %w", len(rows), err)
 		}
 	}
 	return nil

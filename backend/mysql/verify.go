@@ -84,6 +84,7 @@ func (q *Queue) verify(ctx context.Context) error {
 	if err := s.check(q.cfg); err != nil {
 		return err
 	}
+	q.vitess.Store(q.cfg.ExternalSchema || strings.Contains(s["version"], "Vitess"))
 	if err := q.verifySchema(ctx, conn); err != nil {
 		return err
 	}
