@@ -35,6 +35,10 @@ type fixture struct {
 
 func newFixture(t testing.TB) *fixture {
 	q, db := onDB(t)
+	return fixtureOn(t, q, db)
+}
+
+func fixtureOn(t testing.TB, q *Queue, db *sql.DB) *fixture {
 	// Whoever waits for a lock that nobody gives up is found out.
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)
