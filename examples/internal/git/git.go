@@ -112,7 +112,10 @@ func (r Repository) run(ctx context.Context, stdin string, args ...string) (stri
 	cmd := exec.CommandContext(ctx, "git", append([]string{"-C", string(r)}, args...)...)
 	cmd.Env = append(environment(), "LC_ALL=C",
 		"GIT_AUTHOR_NAME=runway", "GIT_AUTHOR_EMAIL=runway@localhost", "GIT_COMMITTER_NAME=runway", "GIT_COMMITTER_EMAIL=runway@localhost")
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(stdin), &stdout, &stderr
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if stdin != "" {
+		cmd.Stdin = strings.NewReader(stdin)
+	}
 	// A killed git would leave its .lock files behind and block the ref for
 	// good; asked to end, it takes them away.
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
