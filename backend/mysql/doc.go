@@ -1,3 +1,65 @@
 // Package mysql keeps the queue in five tables of a MySQL-compatible database:
 // MySQL 8, MariaDB 10.6 and later, or Vitess over either.
+//
+// # Basics
+//
+// [Open] makes a pool with the right settings, [Migrate] makes the tables, and
+// [NewQueue] makes a [Queue], which implements [backend.Queue] and
+// [backend.Admin]. [Queue.Verify] checks all of it; a queue that nobody has
+// verified does so before its first use. A pool that the application has opened
+// by itself serves as well, as long as Verify accepts it.
+//
+// # Guarantees
+//
+// Beside those of package backend, for publishing:
+//
+//   - A message whose publish has returned nil is delivered to every group,
+//     whatever order transactions commit in: fence.go tells how.
+//     [TestFenceLosesNoMessage, TestFenceOffLosesMessages]
+//   - A receipt tells the truth after deadlocks, lost connections and lost
+//     answers: a row that a publish has stored in an earlier run of its
+//     transaction is no duplicate.
+//     [TestKilledConnectionsKeepPublishesExactlyOnce,
+//     TestRepeatAfterALostAnswerRecognisesItsOwnRows]
+//   - Publish is all or nothing per tenant, and no call can fail another one
+//     that shares its transaction.
+//     [TestPublishIsAllOrNothingPerTenant,
+//     TestOneCallCannotFailTheOthersOfItsTransaction]
+//   - PublishTx needs no connection that its callers could hold.
+//     [TestPublishTxIsNotBlockedByCallersWhoHoldThePool]
+//   - What passes [backend.Message.Validate] is stored byte for byte, and two
+//     messages are one to the database only if their identities are equal in Go.
+//     [TestWhatPassesValidationIsStoredByteForByte, TestIdentityIsEqualityInGo]
+//   - Nothing is stored through a pool, server or schema that would lose or
+//     change messages. [TestUnsuitableHandlesAreRefused, TestSchemaIsVerified]
+//   - No error shows a password or a payload.
+//     [TestConnectionErrorsNameTheServerWithoutThePassword,
+//     TestPublishRefusesBadMessagesBeforeStoringAny]
+//
+// # Caveats
+//
+//   - A repeated publish is recognised for as long as the first one's row is
+//     stored. A publish whose answer was lost, and that all groups have settled
+//     before it was repeated, is delivered a second time.
+//   - While a caller of PublishTx keeps his transaction open, the watermarks of
+//     the partitions he wrote stand still, and a publish of the same ids waits.
+//   - On Vitess apply [Schema] without the version table, set
+//     Config.ExternalSchema, and open the pool with [ServerIsolation] where
+//     vtgate refuses to set the isolation level.
+//
+// # Files
+//
+//	queue.go subscribe.go config.go   the Queue, its life and its settings
+//	open.go verify.go schema.go       before the first message
+//	publish.go lane.go batch.go       Publish: group commit, rows, receipts
+//	fence.go                          why no message is skipped
+//	publishtx.go reserve.go           Publish inside the caller's transaction
+//	store*.go                         the delivery engine's store
+//	admin.go redrive.go               what operators do
+//	tx.go errors.go                   running transactions, and again
+//	statements.go query.go            all SQL, and how lists are put in
+//
+// Locks in the process are leaves: none is held over a statement but the turn
+// of reserve.go. Locks in the database are taken in the order of the primary
+// key, by one tenant's transaction at a time.
 package mysql

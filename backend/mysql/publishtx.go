@@ -117,14 +117,17 @@ func (q *Queue) insertInCallers(ctx context.Context, tx *sql.Tx, b *batch, p *pu
 	if err := readBack(ctx, tx, b.tenant, b.rows, "", p.isFresh); err != nil {
 		return err
 	}
+	if others := b.unread(); len(others) > 0 {
+		if err := q.reserve.use(ctx, func(db querier) error { return readBack(ctx, db, b.tenant, others, "", nil) }); err != nil {
+			return err
+		}
+	}
+	if err := readBack(ctx, tx, b.tenant, b.unread(), lockInShare, nil); err != nil {
+		return err
+	}
+	missing := b.unread()
 	return q.reserve.use(ctx, func(db querier) error {
-		if err := readBack(ctx, db, b.tenant, b.unread(), "", nil); err != nil {
-			return err
-		}
-		if err := readBack(ctx, tx, b.tenant, b.unread(), lockInShare, nil); err != nil {
-			return err
-		}
-		if missing := b.unread(); len(missing) > 0 {
+		if len(missing) > 0 {
 			return lagging(ctx, db, b.tenant, missing)
 		}
 		return q.fence(ctx, db, b, p)

@@ -11,9 +11,11 @@ import (
 	"github.com/cenkalti/backoff/v5"
 )
 
-// Bounds of a transaction's repetitions: about two seconds in all.
+// Bounds of a transaction's repetitions: about two seconds of waits in all. None
+// begins after txPatience, which a few lock timeouts would exceed by far.
 const (
 	txAttempts     = 10
+	txPatience     = 30 * time.Second
 	txFirstBackoff = 5 * time.Millisecond
 	txMaxBackoff   = 500 * time.Millisecond
 )
@@ -37,6 +39,7 @@ func (q *Queue) retry(ctx context.Context, fn func() error) error {
 	pause := backoff.ExponentialBackOff{
 		InitialInterval: txFirstBackoff, MaxInterval: txMaxBackoff, Multiplier: 2, RandomizationFactor: 0.9,
 	}
+	begun := time.Now()
 	for attempt := 1; ; attempt++ {
 		err := fn()
 		switch {
@@ -49,7 +52,7 @@ func (q *Queue) retry(ctx context.Context, fn func() error) error {
 			return err
 		case classify(err) == classPermanent:
 			return err
-		case attempt == txAttempts:
+		case attempt == txAttempts, time.Since(begun) > txPatience:
 			return fmt.Errorf("gave up after %d attempts: %w", attempt, err)
 		}
 		q.metrics.retries.Inc(1)
