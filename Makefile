@@ -37,6 +37,11 @@ cover: ## run the suite and write its coverage to coverage.html
 demo: ## show a day of landings through the queue; REPLAY=file shows yours
 	$(WITHDB) go run ./examples/demo $(if $(REPLAY),-replay '$(REPLAY)')
 
+.PHONY: bench
+bench: ## measure speed and cost on a real database; SCENARIO=a,b picks some
+	cd bench && go build -o ../bin/bench .
+	$(WITHDB) bin/bench $(if $(SCENARIO),-scenario '$(SCENARIO)')
+
 .PHONY: lint
 lint: tidy-check ## check format, imports between layers, and what linters know
 	$(LINTER) run
