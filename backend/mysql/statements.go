@@ -70,7 +70,7 @@ const (
 
 	// stmtFence (PRIMARY) is followed by an OR-list of fenceTerm, each going on
 	// with more partition keys. '' is the row that registers a group.
-	stmtFence = "SELECT topic, partition_key, offset_acked FROM queue_offsets WHERE tenant = ? AND offset_acked >= ? AND ("
+	stmtFence = "SELECT topic, partition_key, offset_acked FROM queue_offsets FORCE INDEX (PRIMARY) WHERE tenant = ? AND offset_acked >= ? AND ("
 	fenceTerm = "(topic = ? AND partition_key IN ('', ?"
 
 	// stmtTail (PRIMARY) is one key read.
@@ -91,7 +91,8 @@ const (
 // nothing else. With an OR-list or IN the optimizer decides by cost, and in a
 // table that holds little more than the list it scans the topic, or the table,
 // and waits for every publisher on its way. STRAIGHT_JOIN keeps the order, FORCE
-// INDEX the key. Vitess plans no such joins and gets the OR-list.
+// INDEX the key. Vitess plans no such joins and gets the OR-list. Plain reads
+// lock nothing; their lists are IN and OR.
 
 // The lists, each over the primary key of its table. columns name the rows;
 // epoch and watermark are compared so that a row that has changed meanwhile
@@ -130,7 +131,7 @@ const ofGroup = ` WHERE tenant = ? AND consumer_group = ? AND topic = ?`
 
 const (
 	// stmtRegistered (PRIMARY) is followed by a list of tenants.
-	stmtRegistered = `SELECT tenant, updated_at < ` + nowMillis + ` - ? FROM queue_offsets
+	stmtRegistered = `SELECT tenant, updated_at < ` + nowMillis + ` - ? FROM queue_offsets FORCE INDEX (PRIMARY)
  WHERE topic = ? AND partition_key = '' AND consumer_group = ? AND tenant IN `
 
 	stmtRegister = `INSERT INTO queue_offsets (tenant, topic, partition_key, consumer_group, offset_acked, updated_at)
@@ -144,9 +145,9 @@ const (
 	// stmtControl (PRIMARY of both) has the same list of tenants twice. A row of
 	// the second half has no name.
 	stmtControl = `SELECT tenant, subscriber_name, expires_at > ` + nowMillis + ` AS alive, 0 AS paused
- FROM queue_subscriber_heartbeats WHERE consumer_group = ? AND topic = ? AND tenant IN `
+ FROM queue_subscriber_heartbeats FORCE INDEX (PRIMARY) WHERE consumer_group = ? AND topic = ? AND tenant IN `
 	stmtControlPaused = ` UNION ALL SELECT tenant, '', updated_at > ` + nowMillis + ` - ?, paused
- FROM queue_offsets WHERE topic = ? AND partition_key = '' AND consumer_group = ? AND tenant IN `
+ FROM queue_offsets FORCE INDEX (PRIMARY) WHERE topic = ? AND partition_key = '' AND consumer_group = ? AND tenant IN `
 
 	stmtBeat = `INSERT INTO queue_subscriber_heartbeats (tenant, consumer_group, topic, subscriber_name, started_at, heartbeat_at, expires_at)
  VALUES (?, ?, ?, ?, ` + nowMillis + `, ` + nowMillis + `, ` + nowMillis + ` + ?)
@@ -197,7 +198,8 @@ const (
 
 const (
 	// stmtHolders (PRIMARY) is followed by a list of partition keys.
-	stmtHolders = `SELECT partition_key, lease_epoch, lease_expires_at - ` + nowMillis + ` FROM queue_partition_leases` + ofGroup + ` AND partition_key IN `
+	stmtHolders = `SELECT partition_key, lease_epoch, lease_expires_at - ` + nowMillis + `
+ FROM queue_partition_leases FORCE INDEX (PRIMARY)` + ofGroup + ` AND partition_key IN `
 
 	// stmtLease (PRIMARY) is followed by rows of leaseRow and stmtLeaseEnd. The
 	// assignments run from left to right and see the values already assigned:
@@ -219,7 +221,7 @@ const (
 
 	// stmtGrants (PRIMARY of both) is followed by a list of partition keys.
 	stmtGrants = `SELECT l.partition_key, l.lease_epoch, l.leased_by = ? AND l.instance = ?, l.lease_expires_at - ` + nowMillis + `,
- l.suspect_offset, o.offset_acked FROM queue_partition_leases AS l LEFT JOIN queue_offsets AS o
+ l.suspect_offset, o.offset_acked FROM queue_partition_leases AS l FORCE INDEX (PRIMARY) LEFT JOIN queue_offsets AS o
  ON o.tenant = l.tenant AND o.topic = l.topic AND o.partition_key = l.partition_key AND o.consumer_group = l.consumer_group
  WHERE l.tenant = ? AND l.consumer_group = ? AND l.topic = ? AND l.partition_key IN `
 
@@ -229,7 +231,7 @@ const (
 	// stmtStates (PRIMARY) is followed by a list of partition keys, statesBehind
 	// from the second page on, and statesPage.
 	stmtStates = `SELECT partition_key, message_offset, acked, postponed, attempts, deliveries, visible_at - ` + nowMillis + `, last_error
- FROM queue_delivery_state` + ofGroup + ` AND partition_key IN `
+ FROM queue_delivery_state FORCE INDEX (PRIMARY)` + ofGroup + ` AND partition_key IN `
 	statesBehind = ` AND (partition_key > ? OR (partition_key = ? AND message_offset > ?))`
 	statesPage   = ` ORDER BY partition_key, message_offset LIMIT ?`
 
@@ -256,7 +258,7 @@ const (
 
 	// stmtMarks (PRIMARY) reads all groups' registrations and watermarks; it is
 	// followed by a list of partition keys that begins with ''.
-	stmtMarks = `SELECT partition_key, consumer_group, offset_acked FROM queue_offsets WHERE tenant = ? AND topic = ? AND partition_key IN `
+	stmtMarks = `SELECT partition_key, consumer_group, offset_acked FROM queue_offsets FORCE INDEX (PRIMARY) WHERE tenant = ? AND topic = ? AND partition_key IN `
 
 	// stmtRun (PRIMARY) is the watermark's locking read. NOWAIT fails while a
 	// publisher is inside the range; until commit its gap locks keep others out.
@@ -281,7 +283,7 @@ const (
  deliveries = VALUES(deliveries), visible_at = VALUES(visible_at), last_error = VALUES(last_error)`
 
 	// stmtStatesUpTo (PRIMARY) is followed by an OR-list of stateUpTo.
-	stmtStatesUpTo = `SELECT partition_key, message_offset FROM queue_delivery_state` + ofGroup + ` AND (`
+	stmtStatesUpTo = `SELECT partition_key, message_offset FROM queue_delivery_state FORCE INDEX (PRIMARY)` + ofGroup + ` AND (`
 	stateUpTo      = `(partition_key = ? AND message_offset <= ?)`
 
 	// stmtPassed (PRIMARY) is followed by an OR-list of passedTerm and
@@ -311,13 +313,13 @@ const (
 
 const (
 	// stmtDeadBeats (PRIMARY) is followed by a list of tenants and limitRows.
-	stmtDeadBeats = `SELECT tenant, subscriber_name FROM queue_subscriber_heartbeats
+	stmtDeadBeats = `SELECT tenant, subscriber_name FROM queue_subscriber_heartbeats FORCE INDEX (PRIMARY)
  WHERE consumer_group = ? AND topic = ? AND expires_at <= ` + nowMillis + ` AND tenant IN `
 	limitRows = ` LIMIT ?`
 
 	// stmtDeadLeases (PRIMARY of both, "Not exists") is followed by a list of
 	// tenants, noMessage and limitRows.
-	stmtDeadLeases = `SELECT l.tenant, l.partition_key, l.lease_epoch FROM queue_partition_leases AS l
+	stmtDeadLeases = `SELECT l.tenant, l.partition_key, l.lease_epoch FROM queue_partition_leases AS l FORCE INDEX (PRIMARY)
  LEFT JOIN queue_messages AS m FORCE INDEX (PRIMARY) ON m.tenant = l.tenant AND m.topic = l.topic AND m.partition_key = l.partition_key
  WHERE l.consumer_group = ? AND l.topic = ? AND l.lease_expires_at <= ` + nowMillis + ` - ? AND l.tenant IN `
 	noMessage = ` AND m.tenant IS NULL`
@@ -328,7 +330,7 @@ const (
 	// stmtDeadMarks (PRIMARY of all, "Not exists") is followed by a list of
 	// tenants, noMessage, noLease and limitRows. A key may be below '': it is
 	// compared as if padded with spaces.
-	stmtDeadMarks = `SELECT o.tenant, o.partition_key, o.offset_acked FROM queue_offsets AS o
+	stmtDeadMarks = `SELECT o.tenant, o.partition_key, o.offset_acked FROM queue_offsets AS o FORCE INDEX (PRIMARY)
  LEFT JOIN queue_messages AS m FORCE INDEX (PRIMARY) ON m.tenant = o.tenant AND m.topic = o.topic AND m.partition_key = o.partition_key
  LEFT JOIN queue_partition_leases AS l
  ON l.tenant = o.tenant AND l.consumer_group = o.consumer_group AND l.topic = o.topic AND l.partition_key = o.partition_key
@@ -337,7 +339,7 @@ const (
 
 	// stmtDeadStates (PRIMARY of all) is followed by a list of tenants,
 	// noMessage, noLease and limitRows.
-	stmtDeadStates = "SELECT s.tenant, s.partition_key, s.message_offset FROM queue_delivery_state AS s" +
+	stmtDeadStates = "SELECT s.tenant, s.partition_key, s.message_offset FROM queue_delivery_state AS s FORCE INDEX (PRIMARY)" +
 		" LEFT JOIN queue_messages AS m FORCE INDEX (PRIMARY)" +
 		" ON m.tenant = s.tenant AND m.topic = s.topic AND m.partition_key = s.partition_key AND m.`offset` = s.message_offset" +
 		" LEFT JOIN queue_partition_leases AS l" +
@@ -345,7 +347,7 @@ const (
 		" WHERE s.consumer_group = ? AND s.topic = ? AND s.tenant IN "
 
 	// stmtAbsent (PRIMARY) is followed by a list of tenants.
-	stmtAbsent = `SELECT tenant, consumer_group FROM queue_offsets
+	stmtAbsent = `SELECT tenant, consumer_group FROM queue_offsets FORCE INDEX (PRIMARY)
  WHERE topic = ? AND partition_key = '' AND consumer_group <> ? AND updated_at < ` + nowMillis + ` - ? AND tenant IN `
 )
 
@@ -362,9 +364,9 @@ const (
 
 	// Pages of a group's rows (PRIMARY), each followed by pageBehind from the
 	// second one on, and its order.
-	stmtLeasePage = `SELECT partition_key FROM queue_partition_leases` + ofGroup
-	stmtStatePage = `SELECT partition_key, message_offset FROM queue_delivery_state` + ofGroup
-	stmtMarkPage  = `SELECT partition_key, offset_acked FROM queue_offsets WHERE tenant = ? AND topic = ? AND partition_key <> '' AND consumer_group = ?`
+	stmtLeasePage = `SELECT partition_key FROM queue_partition_leases FORCE INDEX (PRIMARY)` + ofGroup
+	stmtStatePage = `SELECT partition_key, message_offset FROM queue_delivery_state FORCE INDEX (PRIMARY)` + ofGroup
+	stmtMarkPage  = `SELECT partition_key, offset_acked FROM queue_offsets FORCE INDEX (PRIMARY) WHERE tenant = ? AND topic = ? AND partition_key <> '' AND consumer_group = ?`
 	pageBehind    = ` AND partition_key > ?`
 	pageOrder     = ` ORDER BY partition_key LIMIT ?`
 	stmtBuryGroup = `DELETE FROM queue_subscriber_heartbeats` + ofGroup + ` ORDER BY subscriber_name LIMIT ?`

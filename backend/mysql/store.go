@@ -22,8 +22,8 @@ const (
 	listRows = 200
 	// listKeys bounds lists of values and of rows to be inserted.
 	listKeys = 500
-	// listTenants bounds lists of tenants where a tenant has several rows.
-	listTenants = 250
+	// listTenants bounds lists of tenants.
+	listTenants = 1_000
 	// maxRead bounds the rows of one read; Vitess refuses more than 10,000.
 	maxRead = 5_000
 	// maxRemove bounds the rows of one clean-up.
@@ -70,6 +70,14 @@ func newStore(q *Queue, topic string, cfg backend.SubscriptionConfig, instance u
 
 // joins tells which form a [rowList] takes.
 func (q *Queue) joins() bool { return !q.vitess.Load() }
+
+// membersOf is how many tenants' members are read at once.
+func (q *Queue) membersOf() int {
+	if q.vitess.Load() {
+		return listTenants / 4 // a tenant may have more members than fit its share of 10,000 rows
+	}
+	return listTenants
+}
 
 // each runs a reading statement outside any transaction.
 func (s *store) each(ctx context.Context, q *query, dest []any, reset func(), fn func()) error {

@@ -11,7 +11,7 @@ import (
 // Discover implements [engine.Store].
 func (s *store) Discover(ctx context.Context, list []tenants.ID, after string, limit int) ([]engine.Stored, error) {
 	var found []engine.Stored
-	for chunk := range slices.Chunk(list, listKeys) {
+	for chunk := range slices.Chunk(list, listTenants) {
 		if len(found) >= limit {
 			break
 		}

@@ -85,18 +85,18 @@ func TestDiscoverPagesMissNoKey(t *testing.T) {
 func TestDiscoverManyTenants(t *testing.T) {
 	f := newFixture(t)
 	s := f.store(groupA, "one")
-	list := make([]tenants.ID, 2*listKeys+10)
+	list := make([]tenants.ID, 2*listTenants+10)
 	for i := range list {
 		list[i] = tenants.ID(fmt.Sprintf("tenant-%04d", i))
 	}
-	for _, i := range []int{0, listKeys - 1, listKeys, len(list) - 1} {
+	for _, i := range []int{0, listTenants - 1, listTenants, len(list) - 1} {
 		mustPublish(t, f.q, message(list[i], topicA, "k", 1))
 	}
 	var got []tenants.ID
 	for _, p := range f.discover(s, list, "", 100) {
 		got = append(got, p.Tenant)
 	}
-	f.want("tenants", []tenants.ID{list[0], list[listKeys-1], list[listKeys], list[len(list)-1]}, got)
+	f.want("tenants", []tenants.ID{list[0], list[listTenants-1], list[listTenants], list[len(list)-1]}, got)
 	f.want("a page", 3, len(f.discover(s, list, "", 3)))
 	if _, err := s.Control(t.Context(), list); err != nil {
 		t.Error(err)

@@ -40,7 +40,7 @@ func (s *store) Register(ctx context.Context, list []tenants.ID) error {
 // unregistered are the tenants that do not know the group, and those that have
 // not heard of it for long.
 func (s *store) unregistered(ctx context.Context, list []tenants.ID) (missing, old []tenants.ID, err error) {
-	for chunk := range slices.Chunk(list, maxRemove) {
+	for chunk := range slices.Chunk(list, listTenants) {
 		var tenant tenants.ID
 		var isOld bool
 		known := make(map[tenants.ID]bool, len(chunk))
@@ -82,7 +82,7 @@ func (s *store) touch(ctx context.Context, tenant tenants.ID) error {
 func (s *store) Control(ctx context.Context, list []tenants.ID) (map[tenants.ID]engine.Control, error) {
 	control := make(map[tenants.ID]engine.Control)
 	chores := make(map[tenants.ID]chore)
-	for chunk := range slices.Chunk(list, listTenants) {
+	for chunk := range slices.Chunk(list, s.q.membersOf()) {
 		of := anys(chunk)
 		q := newQuery(2*len(chunk), stmtControl, s.group, s.topic).in(of...).
 			add(stmtControlPaused, touchAfter.Milliseconds(), s.topic, s.group).in(of...)
