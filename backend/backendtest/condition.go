@@ -52,8 +52,9 @@ func (c *ackCondition) String() string {
 
 // countCondition wants a number of events.
 type countCondition struct {
-	keep        []func(event) bool
-	seen, wants int
+	keep   []func(event) bool
+	wants  int
+	events []event
 }
 
 // count wants n events that satisfy all of keep.
@@ -63,13 +64,15 @@ func count(n int, keep ...func(event) bool) condition {
 
 func (c *countCondition) see(e event) {
 	if keeps(e, c.keep) {
-		c.seen++
+		c.events = append(c.events, e)
 	}
 }
 
-func (c *countCondition) met() bool { return c.seen >= c.wants }
+func (c *countCondition) met() bool { return len(c.events) >= c.wants }
 
-func (c *countCondition) String() string { return fmt.Sprintf("%d of %d events", c.seen, c.wants) }
+func (c *countCondition) String() string {
+	return fmt.Sprintf("%d of %d events", len(c.events), c.wants)
+}
 
 // every wants all of its conditions.
 type every []condition

@@ -108,7 +108,11 @@ func (h *history) log() timeline {
 
 // wait returns once the history satisfies cond, or with ctx.
 func (h *history) wait(ctx context.Context, cond condition) error {
-	seen := 0
+	return h.waitFrom(ctx, 0, cond)
+}
+
+// waitFrom leaves out the first events, already seen.
+func (h *history) waitFrom(ctx context.Context, seen int, cond condition) error {
 	for {
 		h.mu.Lock()
 		fresh, changed := h.events[seen:], h.changed // events are only appended, never changed

@@ -23,18 +23,32 @@ func attentive(ordering backend.Ordering) backend.SubscriptionConfig {
 	return backend.SubscriptionConfig{Group: group, Ordering: ordering, LeaseRenewal: 100 * time.Millisecond, Retry: quickRetry}
 }
 
-// rounds publishes one message a round into every partition and holds all of a
+// rounds has every partition deliver one message a round, and holds all of a
 // round's deliveries until they are out together, so that it can be told who
-// has what.
+// has what. The messages of many rounds lie ready: a partition changes hands by
+// being handed over, not by running dry.
 type rounds struct {
 	s          *stage
 	p          *process
 	partitions []partition
 
+	n         int // rounds played
+	published int // rounds
+	mark      int // events there were before this round could begin
+
 	mu      sync.Mutex
 	release map[string]chan struct{} // by message id
 	all     []backend.Message
 }
+
+const (
+	roundsReady = 60
+	// roundPace keeps a fast backend from playing more rounds than the
+	// subscribers take to notice each other.
+	roundPace = 10 * time.Millisecond
+)
+
+func roundID(n int) string { return fmt.Sprintf("round %04d", n) }
 
 func (r *rounds) handler(d *delivery) {
 	r.mu.Lock()
@@ -47,37 +61,58 @@ func (r *rounds) handler(d *delivery) {
 	}
 }
 
+// publish makes more rounds ready.
+func (r *rounds) publish() {
+	r.s.Helper()
+	var batch []backend.Message
+	r.mu.Lock()
+	for range roundsReady {
+		id := roundID(r.published)
+		r.release[id] = make(chan struct{})
+		for _, p := range r.partitions {
+			batch = append(batch, message(p.tenant, p.key, id))
+		}
+		r.published++
+	}
+	r.mu.Unlock()
+	r.all = append(r.all, r.s.publish(r.p, batch...)...)
+}
+
 // play plays a round and returns how many of a tenant's partitions each
 // consumer held.
 func (r *rounds) play() map[tenants.ID]map[string]int {
 	r.s.Helper()
-	id := fmt.Sprintf("round %d", len(r.all)/len(r.partitions))
-	release := make(chan struct{})
-	defer close(release)
-	r.mu.Lock()
-	r.release[id] = release
-	r.mu.Unlock()
-	var batch []backend.Message
-	for _, p := range r.partitions {
-		batch = append(batch, message(p.tenant, p.key, id))
+	if r.published < r.n+roundsReady {
+		r.publish()
 	}
-	r.all = append(r.all, r.s.publish(r.p, batch...)...)
-	round := func(e event) bool { return e.verb == delivered && e.msg.ID == id }
-	r.s.within("one delivery from every partition", count(len(batch), round))
+	id := roundID(r.n)
+	out := &countCondition{wants: len(r.partitions), keep: []func(event) bool{
+		is(delivered), func(e event) bool { return e.msg.ID == id },
+	}}
+	ctx, cancel := r.s.timeout()
+	defer cancel()
+	if r.s.history.waitFrom(ctx, r.mark, out) != nil {
+		r.s.Fatalf("not within %v: one delivery from every partition: %v", patience, out)
+	}
 	held := make(map[tenants.ID]map[string]int)
-	for _, e := range r.s.history.log().only(round) {
+	for _, e := range out.events {
 		if held[e.msg.Tenant] == nil {
 			held[e.msg.Tenant] = make(map[string]int)
 		}
 		held[e.msg.Tenant][e.consumer]++
 	}
+	r.mark = len(r.s.history.log())
+	close(r.release[id])
+	r.n++
 	return held
 }
 
 // until plays rounds until every tenant's partitions are shared as wanted.
 func (r *rounds) until(what string, share map[*consumer][2]int) {
 	r.s.Helper()
-	for range 200 {
+	pace := time.NewTicker(roundPace)
+	defer pace.Stop()
+	for began := time.Now(); time.Since(began) < patience; <-pace.C {
 		held := r.play()
 		fits := true
 		for _, counts := range held {
@@ -90,7 +125,16 @@ func (r *rounds) until(what string, share map[*consumer][2]int) {
 		}
 		r.s.history.notef("shares %v", held)
 	}
-	r.s.Fatalf("not within 200 rounds: %s", what)
+	r.s.Fatalf("not within %v: %s", patience, what)
+}
+
+// finish lets all go that is ready.
+func (r *rounds) finish() {
+	r.s.Helper()
+	for ; r.n < r.published; r.n++ {
+		close(r.release[roundID(r.n)])
+	}
+	r.s.within("all acked", acks(r.all))
 }
 
 func fairShare(s *stage) {
@@ -99,8 +143,7 @@ func fairShare(s *stage) {
 	for k := range 7 {
 		r.partitions = append(r.partitions, partition{a, topic, fmt.Sprintf("key%d", k)}, partition{b, topic, fmt.Sprintf("key%d", k)})
 	}
-	cfg := attentive(backend.Strict)
-	join := func() *consumer { return s.subscribe(s.open(a, b), cfg).handle(r.handler) }
+	join := func() *consumer { return s.subscribe(s.open(a, b), attentive(backend.Strict)).handle(r.handler) }
 
 	first := join()
 	r.until("the only one has all", map[*consumer][2]int{first: {7, 7}})
@@ -108,13 +151,13 @@ func fairShare(s *stage) {
 	r.until("two have half each", map[*consumer][2]int{first: {3, 4}, second: {3, 4}})
 	third := join()
 	r.until("three have a third each", map[*consumer][2]int{first: {2, 3}, second: {2, 3}, third: {2, 3}})
-	s.within("all acked", acks(r.all))
+	r.finish()
 	second.stop()
 	r.until("the others take over what the second had", map[*consumer][2]int{first: {3, 4}, third: {3, 4}})
-	s.within("all acked", acks(r.all))
+	r.finish()
 	first.stop()
 	r.until("the last has all", map[*consumer][2]int{third: {7, 7}})
-	s.within("all acked", acks(r.all))
+	r.finish()
 	third.stop()
 	l := s.history.log()
 	s.faultless(l.exactlyOnce(r.all), l.attemptsIn(1), l.inOrder(backend.Strict), l.oneAtATime())
