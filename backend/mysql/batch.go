@@ -105,8 +105,11 @@ func newBatch(tenant tenants.ID, rows []*row) *batch {
 }
 
 // insert adds the rows that are not stored yet, in as many statements as the
-// bounds of cfg ask for.
+// bounds of cfg ask for, and then reads the new ones back: a read between two
+// statements would fix the transaction's snapshot before the second, and the
+// fence would miss the watermarks that move meanwhile.
 func (b *batch) insert(ctx context.Context, db querier, publishID uint64, cfg Config) error {
+	var reads []func() error
 	for rest := b.rows; len(rest) > 0; {
 		n, size := 1, rest[0].size()
 		for n < len(rest) && n < cfg.MaxBatchRows && size+rest[n].size() <= cfg.MaxBatchBytes {
@@ -118,10 +121,35 @@ func (b *batch) insert(ctx context.Context, db querier, publishID uint64, cfg Co
 		for i, r := range rest[:n] {
 			ins.item(i, ", ", insertRow, string(b.tenant), r.topic, r.key, r.id, r.payload, r.metadata, publishID)
 		}
-		if err := ins.add(stmtInsertEnd).exec(ctx, db); err != nil {
+		ins.add(stmtInsertEnd)
+		result, err := db.ExecContext(ctx, ins.text.String(), ins.args...)
+		if err != nil {
 			return fmt.Errorf("insert %d messages: %w", n, err)
 		}
+		if at, err := result.LastInsertId(); err == nil && at > 0 {
+			inserted := rest[:n]
+			reads = append(reads, func() error { return readNew(ctx, db, b.tenant, inserted, publishID, uint64(at)) })
+		}
 		rest = rest[n:]
+	}
+	for _, read := range reads {
+		if err := read(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readNew fills in offset and publish id of rows that a statement has inserted,
+// by the offsets it was allocated, from the first on. That is a fraction of the
+// cost of looking up each id, but first is a hint only: after a statement that
+// met repeats it means little. Rows it does not find are left to readBack.
+func readNew(ctx context.Context, db querier, tenant tenants.ID, rows []*row, publishID, first uint64) error {
+	// Servers that share a table (Galera) leave gaps for each other.
+	last := first + 4*uint64(len(rows))
+	read := newQuery(0, stmtReadNew, string(tenant), first, last, publishID)
+	if err := read.into(ctx, db, rows, nil); err != nil {
+		return fmt.Errorf("read %d new messages back: %w", len(rows), err)
 	}
 	return nil
 }
@@ -130,11 +158,6 @@ func (b *batch) insert(ctx context.Context, db querier, publishID uint64, cfg Co
 // is empty or lockInShare. found decides whether a stored row is the one looked
 // for; nil takes any.
 func readBack(ctx context.Context, db querier, tenant tenants.ID, wanted []*row, suffix string, found func(publishID uint64) bool) error {
-	byIdentity := make(map[identity]*row, len(wanted))
-	for _, r := range wanted {
-		byIdentity[r.identity] = r
-	}
-	var stored row
 	for chunk := range slices.Chunk(wanted, readBackIDs) {
 		read := newQuery(len(chunk), stmtReadBack, string(tenant))
 		for i, r := range chunk {
@@ -145,23 +168,32 @@ func readBack(ctx context.Context, db querier, tenant tenants.ID, wanted []*row,
 			read.item(i, ")) OR ", readBackTerm, r.topic, r.key, r.id)
 		}
 		read.add(")))" + suffix)
-		err := read.each(ctx, db, []any{&stored.topic, &stored.key, &stored.id, &stored.offset, &stored.publishID}, func() {
-			if r := byIdentity[stored.identity]; r != nil && (found == nil || found(stored.publishID)) {
-				r.offset, r.publishID = stored.offset, stored.publishID
-			}
-		})
-		if err != nil {
+		if err := read.into(ctx, db, chunk, found); err != nil {
 			return fmt.Errorf("read %d messages back: %w", len(chunk), err)
 		}
 	}
 	return nil
 }
 
+// into runs a statement of [readBackColumns] and fills in the rows it finds.
+func (q *query) into(ctx context.Context, db querier, rows []*row, found func(publishID uint64) bool) error {
+	byIdentity := make(map[identity]*row, len(rows))
+	for _, r := range rows {
+		byIdentity[r.identity] = r
+	}
+	var stored row
+	return q.each(ctx, db, []any{&stored.topic, &stored.key, &stored.id, &stored.offset, &stored.publishID}, func() {
+		if r := byIdentity[stored.identity]; r != nil && (found == nil || found(stored.publishID)) {
+			r.offset, r.publishID = stored.offset, stored.publishID
+		}
+	})
+}
+
 // readBackIDs bounds the ids of one statement. Longer OR-lists cost the range
 // optimizer more than they save.
 const readBackIDs = 200
 
-// unread are the rows that no readBack has found.
+// unread are the rows that have not been read back.
 func (b *batch) unread() []*row {
 	var rows []*row
 	for _, r := range b.rows {
@@ -172,7 +204,7 @@ func (b *batch) unread() []*row {
 	return rows
 }
 
-// forget undoes readBack.
+// forget undoes what has been read back.
 func (b *batch) forget() {
 	for _, r := range b.rows {
 		r.offset, r.publishID = 0, 0

@@ -245,7 +245,8 @@ func (g *gate) open(t testing.TB) {
 }
 
 // The interleaving of the comment in fence.go, one step at a time, for Publish
-// and PublishTx, with the fence and without.
+// and PublishTx, with the fence and without. The message held up is in the
+// second of two statements: nothing may be read between them.
 func TestFenceSeesWatermarksThatPassedAllocatedOffsets(t *testing.T) {
 	publishers := map[string]func(context.Context, *sql.DB, *Queue, []backend.Message) error{
 		"Publish": func(ctx context.Context, _ *sql.DB, q *Queue, msgs []backend.Message) error {
@@ -258,7 +259,7 @@ func TestFenceSeesWatermarksThatPassedAllocatedOffsets(t *testing.T) {
 		for _, fenceOff := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s/off=%v", name, fenceOff), func(t *testing.T) {
 				db := migratedDB(t)
-				a, b := newTestQueue(t, Params{DB: db}), newTestQueue(t, Params{DB: db})
+				a, b := newTestQueue(t, Params{DB: db, Config: Config{MaxBatchRows: 2}}), newTestQueue(t, Params{DB: db})
 				a.hooks.fenceOff = fenceOff
 				g := closeGate(t, db)
 
@@ -266,7 +267,9 @@ func TestFenceSeesWatermarksThatPassedAllocatedOffsets(t *testing.T) {
 				slow.ID = "slow"
 				done := make(chan error, 1)
 				go func() {
-					done <- publish(context.WithoutCancel(t.Context()), db, a, []backend.Message{message("a", "t", "first", 1), slow})
+					done <- publish(context.WithoutCancel(t.Context()), db, a, []backend.Message{
+						message("a", "t", "first", 1), message("a", "t", "first", 2), message("a", "t", "second", 3), slow,
+					})
 				}()
 				g.reached(t)
 				mustPublish(t, b, message("a", "t", "z", 2))

@@ -212,7 +212,7 @@ func (q *Queue) storeIn(ctx context.Context, tx *sql.Tx, b *batch, p *publicatio
 	if q.hooks.inserted != nil {
 		q.hooks.inserted(tx)
 	}
-	if err := readBack(ctx, tx, b.tenant, b.rows, "", nil); err != nil {
+	if err := readBack(ctx, tx, b.tenant, b.unread(), "", nil); err != nil {
 		return err
 	}
 	if missing := b.unread(); len(missing) > 0 {

@@ -114,7 +114,7 @@ func (q *Queue) insertInCallers(ctx context.Context, tx *sql.Tx, b *batch, p *pu
 	// been stored since. The insert has locked those that are stored, so the
 	// reserve finds them; those this transaction stored earlier only a locking
 	// read finds, and it locks nothing that is not locked already.
-	if err := readBack(ctx, tx, b.tenant, b.rows, "", p.isFresh); err != nil {
+	if err := readBack(ctx, tx, b.tenant, b.unread(), "", p.isFresh); err != nil {
 		return err
 	}
 	if others := b.unread(); len(others) > 0 {

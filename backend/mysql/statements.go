@@ -59,10 +59,16 @@ const (
 
 	stmtInsertEnd = ` ON DUPLICATE KEY UPDATE id = id`
 
+	readBackColumns = "SELECT topic, partition_key, id, `offset`, publish_id FROM queue_messages "
+
+	// stmtReadNew (idx_offset) reads what an INSERT has stored by the offsets
+	// that were allocated to it, whatever the number of partitions.
+	stmtReadNew = readBackColumns + "FORCE INDEX (idx_offset) WHERE tenant = ? AND `offset` BETWEEN ? AND ? AND publish_id = ?"
+
 	// stmtReadBack (uq_message) is followed by an OR-list of readBackTerm, each
 	// going on with more ids. The index is forced because the backlog of a
 	// partition would look cheaper to scan than a long list to look up.
-	stmtReadBack = "SELECT topic, partition_key, id, `offset`, publish_id FROM queue_messages FORCE INDEX (uq_message) WHERE tenant = ? AND ("
+	stmtReadBack = readBackColumns + "FORCE INDEX (uq_message) WHERE tenant = ? AND ("
 	readBackTerm = "(topic = ? AND partition_key = ? AND id IN (?"
 
 	// lockInShare makes stmtReadBack see what an older snapshot hides.

@@ -6,8 +6,8 @@
 
 -- Messages in order of offset within (tenant, topic, partition_key).
 -- PRIMARY serves discovery (group-by skip scan), fetch, the watermark and every delete.
--- uq_message serves idempotent publish and reading receipts back.
--- idx_offset is required by InnoDB for the AUTO_INCREMENT column; no query uses it.
+-- uq_message serves idempotent publish and the receipts of repeats.
+-- idx_offset is required by InnoDB for the AUTO_INCREMENT column; it serves the receipts of new messages.
 CREATE TABLE IF NOT EXISTS queue_messages (
   tenant          VARCHAR(255) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
   topic           VARCHAR(255) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
