@@ -300,8 +300,8 @@ const (
 
 	// stmtDropRange (PRIMARY) has the exact number of rows for LIMIT: a scan that
 	// ran out of rows would lock the record behind the range, some publisher's
-	// newest. An ORDER BY would too: the server sorts what it need not, and reads
-	// all of the range first.
+	// newest. So would one with an ORDER BY: unless the connection has the
+	// collation of the columns, the server sorts, and reads the whole range first.
 	stmtDropRange = "DELETE FROM queue_messages" + inRange + " LIMIT ?"
 
 	// stmtDeadLetters is followed by rows of deadLetterRow and stmtInsertEnd.

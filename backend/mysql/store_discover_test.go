@@ -6,11 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/go-sql-driver/mysql"
-
 	"github.com/tenantmq/tenantmq/backend"
 	"github.com/tenantmq/tenantmq/backend/internal/engine"
-	"github.com/tenantmq/tenantmq/internal/testdb"
 	"github.com/tenantmq/tenantmq/tenants"
 )
 
@@ -187,16 +184,7 @@ func TestHostileIdentifiers(t *testing.T) {
 		})
 	}
 	t.Run("on a pool with another collation", func(t *testing.T) {
-		cfg, err := mysql.ParseDSN(testdb.DSN(t))
-		if err != nil {
-			t.Fatal(err)
-		}
-		cfg.Collation = "utf8mb4_general_ci"
-		db := openDB(t, cfg.FormatDSN())
-		if err := Migrate(t.Context(), db); err != nil {
-			t.Fatal(err)
-		}
-		hostileIdentifiers(t, fixtureOn(t, newTestQueue(t, Params{DB: db}), db), false)
+		hostileIdentifiers(t, newFixtureWith(t, "utf8mb4_general_ci"), false)
 	})
 }
 

@@ -8,10 +8,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-sql-driver/mysql"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tenantmq/tenantmq/backend"
 	"github.com/tenantmq/tenantmq/backend/internal/engine"
+	"github.com/tenantmq/tenantmq/internal/testdb"
 	"github.com/tenantmq/tenantmq/tenants"
 )
 
@@ -36,6 +38,20 @@ type fixture struct {
 func newFixture(t testing.TB) *fixture {
 	q, db := onDB(t)
 	return fixtureOn(t, q, db)
+}
+
+// newFixtureWith works on a pool that the application has opened by itself.
+func newFixtureWith(t testing.TB, collation string) *fixture {
+	cfg, err := mysql.ParseDSN(testdb.DSN(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.Collation = collation
+	db := openDB(t, cfg.FormatDSN())
+	if err := Migrate(t.Context(), db); err != nil {
+		t.Fatal(err)
+	}
+	return fixtureOn(t, newTestQueue(t, Params{DB: db}), db)
 }
 
 func fixtureOn(t testing.TB, q *Queue, db *sql.DB) *fixture {
