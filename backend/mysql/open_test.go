@@ -4,11 +4,14 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"net"
 	"strings"
 	"testing"
 
 	"github.com/go-sql-driver/mysql"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/tenantmq/tenantmq/backend"
 	"github.com/tenantmq/tenantmq/internal/testdb"
@@ -135,6 +138,26 @@ func TestConnectionErrorsNameTheServerWithoutThePassword(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestDriverSpeaksToTheLog(t *testing.T) {
+	core, logged := observer.New(zap.WarnLevel)
+	dsn := testdb.DSN(t)
+	db := openDB(t, dsn, LogTo(zap.New(core)))
+	db.SetMaxOpenConns(1)
+	conn, err := db.Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	id := queryInt(t, conn, "SELECT CONNECTION_ID()")
+	mustExec(t, openDB(t, dsn), fmt.Sprintf("KILL CONNECTION %d", id))
+	if _, err := conn.ExecContext(t.Context(), "DO 1"); classify(err) != classReconnect {
+		t.Errorf("got %v", err)
+	}
+	if logged.FilterMessage("database connection").Len() == 0 {
+		t.Error("nothing was logged")
 	}
 }
 

@@ -141,6 +141,23 @@ func TestPublishRefusesBadMessagesBeforeStoringAny(t *testing.T) {
 	}
 }
 
+func TestCapsAreConfigured(t *testing.T) {
+	q := newTestQueue(t, Params{DB: migratedDB(t), Config: Config{MaxPayload: 10, MaxMetadata: len(`{"k":"v"}`)}})
+	m := message("a", "t", "k", 1)
+	m.Payload, m.Metadata = []byte("0123456789"), map[string]string{"k": "v"}
+	mustPublish(t, q, m)
+	for _, change := range []func(*backend.Message){
+		func(m *backend.Message) { m.Payload = []byte("0123456789a") },
+		func(m *backend.Message) { m.Metadata = map[string]string{"k": "vv"} },
+	} {
+		tooLarge := m
+		change(&tooLarge)
+		if _, err := q.Publish(t.Context(), tooLarge); !errors.Is(err, backend.ErrTooLarge) {
+			t.Errorf("got %v", err)
+		}
+	}
+}
+
 // refuseIDs makes the database refuse messages whose id
 // contains a word: for a failure that no check sees before.
 func refuseIDs(t testing.TB, db *sql.DB, word string) {

@@ -115,6 +115,7 @@ func TestCloseIsIdempotentAndFinal(t *testing.T) {
 	}
 	tx := begin(t, db)
 	for name, do := range map[string]func() error{
+		"Verify":    func() error { return q.Verify(t.Context()) },
 		"Publish":   func() error { _, err := q.Publish(t.Context(), message("a", "t", "k", 2)); return err },
 		"PublishTx": func() error { _, err := q.PublishTx(t.Context(), tx, message("a", "t", "k", 2)); return err },
 		"Subscribe": func() error {

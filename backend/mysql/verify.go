@@ -35,13 +35,23 @@ var tableNames = []string{
 // packet size against Config.MaxPayload, and the version of the tables. Each
 // error names what was found and the remedy; it wraps [ErrIsolation],
 // [ErrServerSettings], [ErrSchemaMissing], [ErrSchemaOlder] or
-// [ErrSchemaNewer], or what the driver said.
+// [ErrSchemaNewer], or what the driver said. It returns [backend.ErrClosed] once
+// the queue is closed.
 //
 // It is optional: the first Publish, PublishTx or Subscribe calls it, again and
 // again until it succeeds. A service that calls it when it starts learns of a
 // mistake then. It also puts aside the connection that PublishTx needs, which a
 // caller who holds the whole pool could not.
 func (q *Queue) Verify(ctx context.Context) error {
+	ctx, leave, err := q.enter(ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	return q.verifyNow(ctx)
+}
+
+func (q *Queue) verifyNow(ctx context.Context) error {
 	if err := q.verify(ctx); err != nil {
 		return fmt.Errorf("verify the queue's database: %w", err)
 	}
@@ -63,7 +73,7 @@ func (q *Queue) ready(ctx context.Context) error {
 	if q.verified.Load() {
 		return nil
 	}
-	return q.Verify(ctx)
+	return q.verifyNow(ctx)
 }
 
 func (q *Queue) verify(ctx context.Context) error {

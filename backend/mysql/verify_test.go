@@ -16,14 +16,30 @@ import (
 	"github.com/tenantmq/tenantmq/tenants"
 )
 
-// handle is a pool that the application has opened by itself.
+// handle is a pool that the application has opened by itself. Its isolation is
+// REPEATABLE READ, whatever the server's default, unless params have another;
+// "isolation" stands for the server's name of that variable.
 func handle(t testing.TB, dsn string, params map[string]string) *sql.DB {
 	t.Helper()
 	cfg, err := mysql.ParseDSN(dsn)
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg.Params = params
+	variable := "tx_isolation" // MariaDB before 11.1
+	s, err := readSettings(t.Context(), openDB(t, dsn))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := s["transaction_isolation"]; ok {
+		variable = "transaction_isolation"
+	}
+	cfg.Params = map[string]string{variable: "'REPEATABLE-READ'"}
+	for name, value := range params {
+		if name == "isolation" {
+			name = variable
+		}
+		cfg.Params[name] = value
+	}
 	connector, err := mysql.NewConnector(cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -54,9 +70,9 @@ func TestUnsuitableHandlesAreRefused(t *testing.T) {
 		want   error
 		text   string
 	}{
-		"read committed":   {map[string]string{"tx_isolation": "'READ-COMMITTED'"}, ErrIsolation, "run in READ-COMMITTED"},
-		"read uncommitted": {map[string]string{"tx_isolation": "'READ-UNCOMMITTED'"}, ErrIsolation, "mysql.Open"},
-		"serializable":     {map[string]string{"tx_isolation": "'SERIALIZABLE'"}, ErrIsolation, "deadlocks"},
+		"read committed":   {map[string]string{"isolation": "'READ-COMMITTED'"}, ErrIsolation, "run in READ-COMMITTED"},
+		"read uncommitted": {map[string]string{"isolation": "'READ-UNCOMMITTED'"}, ErrIsolation, "mysql.Open"},
+		"serializable":     {map[string]string{"isolation": "'SERIALIZABLE'"}, ErrIsolation, "deadlocks"},
 		"autocommit":       {map[string]string{"autocommit": "0"}, ErrServerSettings, "autocommit is OFF"},
 		"character set":    {map[string]string{"character_set_client": "latin1"}, ErrServerSettings, "charset=utf8mb4"},
 		"not strict":       {map[string]string{"sql_mode": "'NO_ENGINE_SUBSTITUTION'"}, ErrServerSettings, "add STRICT_TRANS_TABLES"},
