@@ -28,12 +28,33 @@ type delivery struct {
 	over     bool // superseded: lease or visibility ended
 	extended bool
 
-	result chan error // one outcome of the settlement
+	result  chan error    // one outcome of the settlement
+	charged chan struct{} // of a suspect: closed once the attempt is on record, or over
 }
 
-func (d *delivery) Message() backend.Message { return d.msg.Message }
+// Message shows a suspect only once the attempt is on record. So a crash
+// charges what a handler has looked at, and nothing else.
+func (d *delivery) Message() backend.Message {
+	if d.charged != nil {
+		<-d.charged
+	}
+	return d.msg.Message
+}
+
 func (d *delivery) Attempt() int             { return d.attempt }
 func (d *delivery) Context() context.Context { return d.ctx }
+
+// disclose lets Message return. mu is held.
+func (d *delivery) disclose() {
+	if d == nil || d.charged == nil {
+		return
+	}
+	select {
+	case <-d.charged:
+	default:
+		close(d.charged)
+	}
+}
 
 func (d *delivery) Failure() (backend.Failure, bool) {
 	if d.msg.Failure == nil {
@@ -87,6 +108,7 @@ func (d *delivery) settle(ctx context.Context, verb string, decide func(now time
 	}
 	now := time.Now()
 	d.done = true
+	d.disclose()
 	d.result = make(chan error, 1)
 	d.e.barrier = false
 	decide(now)
@@ -151,7 +173,7 @@ func (d *delivery) wrap(verb string, err error) error {
 		verb, m.Offset, m.Tenant, m.Topic, m.PartitionKey, d.s.o.Config.Group, err)
 }
 
-// unspend takes back what handing over has cost.
+// unspend takes back what handing over has cost, in memory.
 func (p *partition) unspend(e *entry) {
 	e.deliveries--
 	if e.charged {

@@ -10,6 +10,7 @@ import (
 // dispatch hands messages over, one at a time: who is slow to receive holds up
 // nothing but receiving.
 func (s *Subscription) dispatch() {
+	defer close(s.dispatched)
 	defer close(s.deliveries)
 	for {
 		s.mu.Lock()
@@ -35,10 +36,7 @@ func (s *Subscription) hand(d *delivery) bool {
 		select {
 		case s.deliveries <- d:
 			s.mu.Lock()
-			s.pending = nil
-			if !d.done && !d.over && !d.extended { // the time spent waiting for the receiver is not the handler's
-				d.e.deadline = time.Now().Add(s.o.Config.VisibilityTimeout)
-			}
+			s.received(d, time.Now())
 			s.mu.Unlock()
 			return true
 		case <-s.stopping:
@@ -61,6 +59,23 @@ func (s *Subscription) hand(d *delivery) bool {
 				return true
 			}
 		}
+	}
+}
+
+// received starts what begins with the receiver, if he has not settled yet: the
+// visibility timeout, and the charge of a suspect.
+func (s *Subscription) received(d *delivery, now time.Time) {
+	s.pending = nil
+	if d.done || d.over {
+		return
+	}
+	if !d.extended {
+		d.e.deadline = now.Add(s.o.Config.VisibilityTimeout)
+	}
+	if d.charged != nil {
+		d.e.charge = chargeWanted
+		d.p.writes++
+		s.touch(d.p, now)
 	}
 }
 
@@ -111,7 +126,12 @@ func (s *Subscription) pick(now time.Time) *delivery {
 // begin makes the delivery of an entry.
 func (s *Subscription) begin(p *partition, e *entry, now time.Time) *delivery {
 	e.deliveries++
-	d := &delivery{s: s, p: p, e: e, msg: e.msg, attempt: e.deliveries}
+	d := &delivery{s: s, p: p, e: e, msg: e.msg.clone(), attempt: e.deliveries}
+	if e.suspect {
+		e.attempts++
+		e.charged, e.charge = true, uncharged
+		d.charged = make(chan struct{})
+	}
 	d.ctx, d.cancel = context.WithCancelCause(s.ctx)
 	e.d, e.status, e.barrier = d, out, false
 	e.deadline = now.Add(s.o.Config.VisibilityTimeout)
@@ -132,7 +152,7 @@ func (s *Subscription) unpick() {
 	}
 	p, e := d.p, d.e
 	s.supersede(p, e, backend.ErrClosed)
-	e.deliveries--
+	p.unspend(e)
 	e.status = waiting
 	if i, ok := p.find(e.offset); ok {
 		p.scan = min(p.scan, i)

@@ -22,9 +22,18 @@ const (
 type write uint8
 
 const (
-	writeAck    write = iota // settled, with a copy to the dead-letter topic if dead
-	writeFail                // wait until visible, with new counts
-	writeCharge              // charged before it is handed over: see partition.suspect
+	writeAck  write = iota // settled, with a copy to the dead-letter topic if dead
+	writeFail              // wait until visible, with new counts
+)
+
+// charging is where the charge of a suspect that is out stands.
+type charging uint8
+
+const (
+	uncharged     charging = iota
+	chargeWanted           // received by somebody, to be written before he may look at it
+	chargeSent             // part of the settlement under way
+	chargeWritten          // durable
 )
 
 // entry is a message above the watermark that this owner has read.
@@ -39,7 +48,8 @@ type entry struct {
 	status     status
 	write      write
 	suspect    bool // an owner that vanished may have handed it over
-	charged    bool // its next failure is in attempts already
+	charged    bool // the delivery that is out is in attempts already
+	charge     charging
 	barrier    bool
 	stored     bool // has a delivery state row
 	sent       bool // part of the settlement under way
@@ -72,9 +82,9 @@ type partition struct {
 
 	bytes    int // of the payloads held
 	outs     int // entries out
-	failing  int // entries writing a failure or charge
+	failing  int // entries writing a failure
 	barriers int // of those, postponed ones
-	writes   int // entries writing and not yet sent
+	writes   int // entries with an outcome or charge to be written and not yet sent
 
 	fetching   bool // a fetch is under way
 	settling   bool // a settlement is under way
@@ -172,8 +182,8 @@ func (p *partition) serial(strict bool) bool {
 }
 
 // next returns the entry to be handed over now, or the time to ask again (zero:
-// when something changes). It charges a suspect first, which makes the
-// partition dirty.
+// when something changes). A suspect without attempts left is given up here,
+// which makes the partition dirty.
 func (p *partition) next(now time.Time, strict bool, maxAttempts int) (*entry, time.Time) {
 	var at time.Time
 	serial := p.serial(strict)
@@ -201,33 +211,17 @@ func (p *partition) next(now time.Time, strict bool, maxAttempts int) (*entry, t
 			}
 			continue
 		}
-		if e.suspect && !e.charged {
-			if p.outs == 0 {
-				p.charge(e, maxAttempts)
+		if e.suspect && e.attempts >= maxAttempts {
+			e.status, e.write, e.dead = writing, writeAck, true
+			if e.lastError == "" {
+				e.lastError = "the process handling it ended without an answer"
 			}
-			return nil, at
+			p.writes++
+			continue
 		}
 		return e, at
 	}
 	return nil, at
-}
-
-// charge has the attempt about to be made written down first, so that a message
-// that takes its process down again and again runs out of attempts. Deliveries
-// is left as it was: whoever finds the state counts the unanswered one.
-func (p *partition) charge(e *entry, maxAttempts int) {
-	e.status = writing
-	p.writes++
-	if e.attempts >= maxAttempts {
-		e.write, e.dead = writeAck, true
-		if e.lastError == "" {
-			e.lastError = "the process handling it ended without an answer"
-		}
-		return
-	}
-	e.write, e.charged = writeCharge, true
-	e.attempts++
-	p.failing++
 }
 
 // idle tells that there is nothing left to do: all that is known is settled.
@@ -263,11 +257,19 @@ func (p *partition) settlement(now time.Time) Settlement {
 		if i < run {
 			s.Run = append(s.Run, e.offset)
 		}
-		if e.status != writing {
+		wanted := e.status == out && e.charge == chargeWanted
+		if e.status != writing && !wanted {
 			continue
 		}
 		if len(s.States) >= MaxRun {
 			p.writes++
+			continue
+		}
+		if wanted {
+			// Without the delivery that is out: whoever finds the state counts it
+			// as one that nobody answered for.
+			e.charge = chargeSent
+			s.States = append(s.States, State{Offset: e.offset, Attempts: e.attempts, Deliveries: e.deliveries - 1, Error: e.lastError})
 			continue
 		}
 		e.sent = true
@@ -295,11 +297,15 @@ func (p *partition) apply(r Settled) (answered []*delivery) {
 	p.watermark, p.stored = r.Watermark, r.Stored
 	keep := p.entries[:0]
 	for _, e := range p.entries {
+		if e.charge == chargeSent {
+			e.charge, e.stored = chargeWritten, true
+			e.d.disclose()
+		}
 		if e.sent {
-			e.sent = false
-			if e.write != writeAck {
+			e.sent, e.charge = false, uncharged
+			if e.write == writeFail {
 				p.failing--
-				if e.barrier && e.write == writeFail {
+				if e.barrier {
 					p.barriers--
 				}
 			}

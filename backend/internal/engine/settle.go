@@ -148,6 +148,10 @@ func (s *Subscription) unsettled(parts []*partition, err error) {
 				e.sent = false
 				p.writes++
 			}
+			if e.charge == chargeSent {
+				e.charge = chargeWanted
+				p.writes++
+			}
 		}
 		p.holdUntil = now.Add(s.faults.pause())
 		s.touch(p, now)

@@ -4,7 +4,9 @@
 package engine
 
 import (
+	"bytes"
 	"context"
+	"maps"
 	"math"
 	"time"
 
@@ -68,6 +70,15 @@ type Store interface {
 	// leases, and watermarks of partitions without messages. Bounded; call it
 	// again and again.
 	Purge(ctx context.Context, list []tenants.ID) error
+}
+
+// clone returns a copy for a receiver, who may write to what he is given while
+// the original may have to be delivered again.
+func (m *Message) clone() *Message {
+	c := *m
+	c.Payload = bytes.Clone(m.Payload)
+	c.Metadata = maps.Clone(m.Metadata)
+	return &c
 }
 
 // Stored is a partition with messages, whoever has settled them.

@@ -33,7 +33,8 @@ const (
 	advancers = 3
 	settlers  = 4
 	// tenantSettlers is the number of settlements of one tenant under way at
-	// once: one writes while the next is collected.
+	// once. The second starts only with a full batch: outcomes that come in
+	// while one is written go together into the next.
 	tenantSettlers = 2
 )
 
@@ -65,7 +66,8 @@ type Subscription struct {
 	cancel     context.CancelCauseFunc
 	deliveries chan backend.Delivery
 	stopping   chan struct{} // closed first: no new deliveries
-	quitting   chan struct{} // closed second: the workers leave
+	dispatched chan struct{} // closed second: nothing is about to be handed over
+	quitting   chan struct{} // closed third: the workers leave
 	stopped    chan struct{} // closed last
 	stopOnce   sync.Once
 	stopErr    error
@@ -121,6 +123,7 @@ func Start(ctx context.Context, o Options) (*Subscription, error) {
 		met:          newMetrics(o.Scope, o.Topic, o.Config.Group),
 		deliveries:   make(chan backend.Delivery),
 		stopping:     make(chan struct{}),
+		dispatched:   make(chan struct{}),
 		quitting:     make(chan struct{}),
 		stopped:      make(chan struct{}),
 		dispatchKick: make(chan struct{}, 1),
@@ -183,6 +186,7 @@ func (s *Subscription) stop(ctx context.Context) {
 	s.halted = true
 	s.mu.Unlock()
 
+	<-s.dispatched
 	cut := s.drain(ctx)
 	close(s.quitting)
 	s.mu.Lock()
@@ -236,11 +240,11 @@ func (s *Subscription) takeBack(p *partition) {
 		if e.status != out {
 			continue
 		}
-		charged := e.charged
+		charge := e.charge
 		p.unspend(e)
 		s.supersede(p, e, backend.ErrClosed)
 		e.status = waiting
-		if charged { // the charge that is stored has to be taken back
+		if charge != uncharged { // what is stored, or on its way, has to be taken back
 			e.status, e.write, e.visibleAt = writing, writeFail, time.Time{}
 			p.writes++
 			p.failing++
@@ -252,6 +256,7 @@ func (s *Subscription) takeBack(p *partition) {
 // supersede ends a delivery that is out.
 func (s *Subscription) supersede(p *partition, e *entry, cause error) {
 	e.d.over = true
+	e.d.disclose()
 	e.d.cancel(cause)
 	e.d = nil
 	p.outs--
@@ -481,7 +486,7 @@ func (s *Subscription) offer(t *tenant) {
 }
 
 func (s *Subscription) offerSettle(t *tenant) {
-	if !t.inSettle && t.settlers < tenantSettlers {
+	if !t.inSettle && (t.settlers == 0 || t.settlers < tenantSettlers && t.dirty.len() >= settlePartitions) {
 		t.inSettle = true
 		s.settles.push(t)
 		s.toSettle.Signal()
