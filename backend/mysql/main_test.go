@@ -95,3 +95,15 @@ func mustPublish(t testing.TB, q *Queue, msgs ...backend.Message) []backend.Rece
 	}
 	return receipts
 }
+
+// eventually polls for what no channel tells.
+func eventually(t testing.TB, what string, done func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(20 * time.Second)
+	for !done() {
+		if time.Now().After(deadline) {
+			t.Fatalf("gave up waiting: %s", what)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
