@@ -82,11 +82,12 @@ func Migrate(ctx context.Context, db *sql.DB, name string, versions fs.FS) (err 
 }
 
 // InTx runs fn in a transaction, and again from the start when the database
-// gave it up in favour of another one. fn must keep nothing of an earlier run.
+// gave it up in favour of another one, or PublishTx says so. fn must keep nothing
+// of an earlier run.
 func InTx(ctx context.Context, db *sql.DB, fn func(*sql.Tx) error) error {
 	_, err := backoff.Retry(ctx, func() (struct{}, error) {
 		err := runTx(ctx, db, fn)
-		if err != nil && !IsError(err, lockDeadlock, lockWaitTimeout, snapshotChanged) {
+		if err != nil && !errors.Is(err, queuemysql.ErrRetryTransaction) && !IsError(err, lockDeadlock, lockWaitTimeout, snapshotChanged) {
 			err = backoff.Permanent(err)
 		}
 		return struct{}{}, err
