@@ -70,7 +70,7 @@ func BenchmarkSettle(b *testing.B) {
 			for i, r := range mustPublish(f, f.q, msgs...) {
 				key := msgs[i].PartitionKey
 				candidates[i] = engine.Candidate{Key: key, Claim: r.Offset}
-				ranges[i] = engine.Range{Key: key, After: r.Offset - 1, Through: r.Offset, Limit: 100}
+				ranges[i] = engine.Range{Key: key, After: r.Offset - 1, Through: engine.Unbounded, Limit: 2}
 			}
 		}, func() {
 			leases := make(map[string]engine.Lease, partitions)

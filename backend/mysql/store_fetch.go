@@ -11,32 +11,70 @@ import (
 	"github.com/tenantmq/tenantmq/tenants"
 )
 
-// fetchDeepTerms bounds the branches of a UNION ALL.
-const fetchDeepTerms = 50
+const (
+	// fetchDeepTerms bounds the branches of a UNION ALL.
+	fetchDeepTerms = 50
+	// fetchNear is up to how many messages a range is expected to hold no more
+	// than wanted, whatever it asks for.
+	fetchNear = 8
+)
 
 // Fetch implements [engine.Store]. The result has the order of ranges, which
 // have distinct keys.
+//
+// Ranges that hold few messages are read together, as conditions of one SELECT:
+// those whose bounds say so, and those that want a few, as partitions of one
+// message do. Should there turn out to be more, and for all others, each range
+// has a SELECT with a LIMIT of its own, which costs the server three times as
+// much.
 func (s *store) Fetch(ctx context.Context, tenant tenants.ID, ranges []engine.Range) ([]engine.Fetched, error) {
 	f := fetch{store: s, tenant: tenant, fetched: make([]engine.Fetched, len(ranges)), at: make(map[string]int, len(ranges))}
-	var short, deep []engine.Range
+	var short, near, deep []engine.Range
 	for i, r := range ranges {
 		f.fetched[i].Key, f.at[r.Key] = r.Key, i
 		switch {
 		case len(r.Only) > 0 || r.Through > r.After && r.Through-r.After <= uint64(r.Limit):
 			short = append(short, r)
-		case r.Through > r.After && r.Limit > 0:
+		case r.Through <= r.After || r.Limit <= 0:
+		case r.Limit <= fetchNear:
+			near = append(near, r)
+		default:
 			deep = append(deep, r)
 		}
 	}
-	if err := f.read(ctx, short, listTerms, s.fetchShort); err != nil {
+	err := f.read(short, listTerms, func(chunk []engine.Range, _ int) error {
+		_, err := f.scan(ctx, chunk, s.fetchShort(tenant, chunk))
+		return err
+	})
+	if err != nil {
 		return nil, err
 	}
-	if err := f.read(ctx, deep, fetchDeepTerms, s.fetchDeep); err != nil {
+	err = f.read(near, listTerms, func(chunk []engine.Range, rows int) error {
+		n, err := f.scan(ctx, chunk, s.fetchShort(tenant, chunk).add(limitRows, rows+1))
+		if n > rows { // others may be cut off
+			deep = append(deep, chunk...)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	err = f.read(deep, fetchDeepTerms, func(chunk []engine.Range, _ int) error {
+		_, err := f.scan(ctx, chunk, s.fetchDeep(tenant, chunk))
+		return err
+	})
+	if err != nil {
 		return nil, err
 	}
 	for i, r := range ranges {
-		got := f.fetched[i].Messages
-		f.fetched[i].Exhausted = len(r.Only) > 0 || len(got) < r.Limit || got[len(got)-1].Offset == r.Through
+		got := &f.fetched[i]
+		if len(r.Only) == 0 && len(got.Messages) > r.Limit {
+			clear(got.Messages[r.Limit:])
+			got.Messages = got.Messages[:r.Limit]
+			continue
+		}
+		n := len(got.Messages)
+		got.Exhausted = len(r.Only) > 0 || n < r.Limit || n > 0 && got.Messages[n-1].Offset == r.Through
 	}
 	return f.fetched, nil
 }
@@ -49,15 +87,16 @@ type fetch struct {
 	at      map[string]int // by key
 }
 
-// read reads ranges in as few statements as the bounds allow.
-func (f *fetch) read(ctx context.Context, ranges []engine.Range, terms int, build func(tenants.ID, []engine.Range) *query) error {
+// read cuts ranges into as few chunks as the bounds of a statement allow, and
+// says how many rows each may ask for.
+func (f *fetch) read(ranges []engine.Range, terms int, statement func(chunk []engine.Range, rows int) error) error {
 	for len(ranges) > 0 {
 		n, rows := 1, most(ranges[0])
 		for n < len(ranges) && n < terms && rows+most(ranges[n]) <= maxRead {
 			rows += most(ranges[n])
 			n++
 		}
-		if err := f.scan(ctx, ranges[:n], build(f.tenant, ranges[:n])); err != nil {
+		if err := statement(ranges[:n], rows); err != nil {
 			return f.wrap(f.tenant, fmt.Sprintf("fetch from %d partitions", n), err)
 		}
 		ranges = ranges[n:]
@@ -98,17 +137,22 @@ func (s *store) fetchDeep(tenant tenants.ID, ranges []engine.Range) *query {
 	return q
 }
 
-func (f *fetch) scan(ctx context.Context, ranges []engine.Range, q *query) error {
+// scan adds the messages of a statement to those of its ranges, and counts
+// them.
+func (f *fetch) scan(ctx context.Context, ranges []engine.Range, q *query) (rows int, err error) {
 	var m stored
-	return f.each(ctx, q, m.columns(), func() {
+	err = f.each(ctx, q, m.columns(), func() {
+		rows = 0
 		for _, r := range ranges {
 			f.fetched[f.at[r.Key]].Messages = nil
 		}
 	}, func() {
+		rows++
 		if i, ok := f.at[m.key]; ok {
 			f.fetched[i].Messages = append(f.fetched[i].Messages, m.message(f.tenant, f.topic, f.group))
 		}
 	})
+	return rows, err
 }
 
 // stored is a row of queue_messages in messageColumns.
