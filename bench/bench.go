@@ -11,6 +11,7 @@ import (
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 	driver "github.com/go-sql-driver/mysql"
+	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/tenantmq/tenantmq/backend"
@@ -19,6 +20,8 @@ import (
 )
 
 const topic = "bench"
+
+var logger = zap.NewNop() // or, with -v, what the queue has to say
 
 // bench is a database of its own with the queue's schema.
 type bench struct {
@@ -78,7 +81,7 @@ func (b *bench) queue(list []tenants.ID) (*mysql.Queue, error) {
 	if err != nil {
 		return nil, err
 	}
-	return mysql.NewQueue(mysql.Params{DB: b.db, Tenants: set})
+	return mysql.NewQueue(mysql.Params{DB: b.db, Tenants: set, Logger: logger})
 }
 
 func tenantIDs(n int) []tenants.ID {

@@ -8,6 +8,7 @@ require (
 	github.com/HdrHistogram/hdrhistogram-go v1.4.0
 	github.com/go-sql-driver/mysql v1.10.1
 	github.com/tenantmq/tenantmq v0.0.0
+	go.uber.org/zap v1.28.0
 	golang.org/x/sync v0.25.0
 )
 
@@ -22,5 +23,4 @@ require (
 	github.com/uber-go/tally/v4 v4.1.17 // indirect
 	go.uber.org/atomic v1.11.0 // indirect
 	go.uber.org/multierr v1.11.0 // indirect
-	go.uber.org/zap v1.28.0 // indirect
 )

@@ -16,6 +16,8 @@ import (
 	"os/signal"
 	"slices"
 	"strings"
+
+	"go.uber.org/zap"
 )
 
 // scenario measures one thing and says in which words it did.
@@ -42,7 +44,11 @@ func main() {
 	defer stop()
 	only := flag.String("scenario", "", "comma-separated `names`; default: all")
 	child := flag.String("publisher", "", "internal: publish for another process into this `database`")
+	verbose := flag.Bool("v", false, "show the queue's log")
 	flag.Parse()
+	if *verbose {
+		logger = zap.Must(zap.NewDevelopment())
+	}
 	if err := run(ctx, *only, *child); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -242,6 +243,9 @@ func noisyTenant(ctx context.Context, b *bench) error {
 	return nil
 }
 
+// quietMessages are 10 s of one a second of 49 tenants.
+const quietMessages = 49 * 10
+
 // quiet measures 49 tenants with a message a second each, published by the same
 // process, beside a tenant with a backlog, handled by a no-op of 1 ms.
 func (b *bench) quiet(ctx context.Context, backlog int) (*latencies, error) {
@@ -263,16 +267,23 @@ func (b *bench) quiet(ctx context.Context, backlog int) (*latencies, error) {
 		return nil, err
 	}
 	l := newLatencies()
+	var handled sync.WaitGroup
+	handled.Add(quietMessages)
 	g, gctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
 		var inner errgroup.Group
 		for d := range sub.Deliveries() {
 			inner.Go(func() error {
-				if d.Message().Tenant != list[0] {
+				quiet := d.Message().Tenant != list[0]
+				if quiet {
 					l.add(age(d))
 				}
 				time.Sleep(time.Millisecond)
-				return d.Ack(ctx)
+				err := d.Ack(ctx)
+				if quiet {
+					handled.Done()
+				}
+				return err
 			})
 		}
 		return inner.Wait()
@@ -280,12 +291,13 @@ func (b *bench) quiet(ctx context.Context, backlog int) (*latencies, error) {
 	g.Go(func() error {
 		tick := time.NewTicker(time.Second / 49)
 		defer tick.Stop()
-		for i := range 49 * 10 {
+		for i := range quietMessages {
 			<-tick.C
 			if _, err := q.Publish(gctx, stamped(list[1+i%49], "key", fmt.Sprintf("quiet-%d-%d", backlog, i))); err != nil {
 				return err
 			}
 		}
+		handled.Wait()
 		return sub.Stop(ctx)
 	})
 	return l, g.Wait()

@@ -95,10 +95,7 @@ type owner struct {
 }
 
 func newOwner(m *modelStore, strict, crashed bool, now time.Time) *owner {
-	p := &partition{t: &tenant{s: &Subscription{}}, wakeIndex: -1, watermark: m.watermark, fetched: m.watermark, stored: m.stored, states: map[uint64]State{}}
-	for o, st := range m.states {
-		p.states[o] = st
-	}
+	p := &partition{t: &tenant{s: &Subscription{}}, wakeIndex: -1, watermark: m.watermark, fetched: m.watermark, stored: m.stored, states: maps.Clone(m.states)}
 	if crashed {
 		p.suspect = m.claimed
 	}

@@ -3,8 +3,9 @@ package engine
 import (
 	"time"
 
-	"github.com/tenantmq/tenantmq/backend"
 	"go.uber.org/zap"
+
+	"github.com/tenantmq/tenantmq/backend"
 )
 
 // Bounds of one settlement transaction.

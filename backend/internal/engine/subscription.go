@@ -97,7 +97,6 @@ type Subscription struct {
 	looking   bool               // a listing is under way
 	recent    map[partKey]uint64 // drained since the listing began, with their last offset
 	pending   *delivery          // picked, not yet received
-	found     bool               // work was found since the poller last looked
 	idle      *sync.Cond         // inflight has fallen
 }
 

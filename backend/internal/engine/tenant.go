@@ -39,7 +39,6 @@ type tenant struct {
 	view       []string // keys with work at the last whole listing, sorted
 	share      map[string]struct{}
 	shareValid bool
-	leaves     bool // its heartbeat is being taken away
 
 	paged  bool   // too many partitions for one page
 	cursor string // key the next page starts behind
