@@ -36,6 +36,35 @@
 //     [TestConnectionErrorsNameTheServerWithoutThePassword,
 //     TestPublishRefusesBadMessagesBeforeStoringAny]
 //
+// And for delivering:
+//
+//   - No watermark passes a message that its group has not settled, whoever
+//     commits late. [TestSettlingWhilePublishersRunLosesNothing,
+//     TestWatermarkWithoutItsLockLosesMessages,
+//     TestWatermarkNeverPassesWhatIsNotSettled]
+//   - An owner whose lease somebody else has taken over changes nothing any
+//     more; epochs do not repeat. [TestStaleOwnerCannotTouchAnything,
+//     TestEpochNeverRepeatsAfterTheRowWasDeleted]
+//   - What a vanished owner may have handed over stays suspect until it is
+//     settled. [TestClaimsOfVanishedOwnersAreSuspect]
+//   - A message is deleted once every registered group has passed it, and not
+//     before. [TestMessageWaitsForEveryRegisteredGroup,
+//     TestGroupThatJoinsLateHoldsMessagesBack,
+//     TestConcurrentSettlementsOfTwoGroups]
+//   - A drained partition leaves no row. [TestDrainedPartitionLeavesNoRow,
+//     TestPurgeRemovesWhatTheDeadLeftBehind]
+//   - The same failure is one dead letter, those of several groups stand beside
+//     each other, and a redriven message goes to the group that failed it alone.
+//     [TestSameDeadLetterTwiceIsOne,
+//     TestDeadLettersOfTwoGroupsStandBesideEachOther,
+//     TestRedriveGoesToTheGroupThatFailedOnly]
+//   - A settlement waits for nobody in another partition.
+//     [TestSettlementsTouchNoNeighbour,
+//     TestPublisherInsideTheRunStallsOnlyItsPartition]
+//   - Looking for work costs at most three key reads a partition, whatever the
+//     backlog, and no statement scans. [TestDiscoverReadsThreeKeysAPartition,
+//     TestEveryStatementUsesItsIndex]
+//
 // # Caveats
 //
 //   - A repeated publish is recognised for as long as the first one's row is
@@ -45,7 +74,8 @@
 //     the partitions he wrote stand still, and a publish of the same ids waits.
 //   - On Vitess apply [Schema] without the version table, set
 //     Config.ExternalSchema, and open the pool with [ServerIsolation] where
-//     vtgate refuses to set the isolation level.
+//     vtgate refuses to set the isolation level. In a table that holds little
+//     more than a settlement deletes, it may wait there for publishers beside it.
 //
 // # Files
 //

@@ -204,7 +204,7 @@ const (
 
 const (
 	// stmtHolders (PRIMARY) is followed by a list of partition keys.
-	stmtHolders = `SELECT partition_key, lease_epoch, lease_expires_at - ` + nowMillis + `
+	stmtHolders = `SELECT partition_key, lease_epoch, lease_expires_at - ` + nowMillis + `, lease_expires_at
  FROM queue_partition_leases FORCE INDEX (PRIMARY)` + ofGroup + ` AND partition_key IN `
 
 	// stmtLease (PRIMARY) is followed by rows of leaseRow and stmtLeaseEnd. The

@@ -55,7 +55,6 @@ type chore struct {
 type storeHooks struct {
 	plainRun     bool // the watermark's read takes no locks
 	unlimitedRun bool // it does not stop at the end of the run
-	marksRead    func()
 }
 
 var _ engine.Store = (*store)(nil)

@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -15,53 +17,106 @@ import (
 
 // holder is what is known of a lease row.
 type holder struct {
-	epoch uint64
-	left  time.Duration // not positive: expired or released
+	epoch   uint64
+	left    time.Duration // not positive: expired or released
+	expired bool          // and not released
 }
 
 // Acquire implements [engine.Store]. Leases that others hold validly are read
 // and never written to.
 func (s *store) Acquire(ctx context.Context, tenant tenants.ID, candidates []engine.Candidate) (engine.Acquired, error) {
+	result := engine.Acquired{Denied: make(map[string]time.Duration)}
 	before, err := s.holders(ctx, tenant, candidates)
 	if err != nil {
-		return engine.Acquired{}, s.wrap(tenant, "read the leases", err)
+		return result, s.wrap(tenant, "read the leases", err)
 	}
-	denied := make(map[string]time.Duration)
 	var free []engine.Candidate
 	for _, c := range candidates {
 		if left := before[c.Key].left; left > 0 {
-			denied[c.Key] = left
+			result.Denied[c.Key] = left
 		} else {
 			free = append(free, c)
 		}
 	}
-	result := engine.Acquired{Denied: denied}
-	if len(free) == 0 {
-		return result, nil
-	}
 	slices.SortFunc(free, func(a, b engine.Candidate) int { return strings.Compare(a.Key, b.Key) })
+	if err := s.acquire(ctx, tenant, free, before, &result); err != nil {
+		return result, s.wrap(tenant, fmt.Sprintf("acquire %d partitions", len(free)), err)
+	}
+	return result, nil
+}
 
-	// The lease rows are locked before anything is read, so the transaction's
-	// snapshot holds all that a former owner has committed: he cannot settle any
-	// more.
-	err = s.q.inTx(ctx, func(tx *sql.Tx) error {
+// blockedFor is how soon to try again at a lease whose row is locked.
+const blockedFor = time.Second
+
+// errBlocked: an owner whose lease has expired is inside a transaction.
+var errBlocked = errors.New("a former owner is inside a transaction")
+
+// acquire takes leases in one transaction. The rows are locked before anything
+// is read, so its snapshot holds all that a former owner has committed: he
+// cannot settle any more. One who is stuck in the middle of a settlement keeps
+// his partition, but not the others.
+func (s *store) acquire(ctx context.Context, tenant tenants.ID, free []engine.Candidate, before map[string]holder, result *engine.Acquired) error {
+	if len(free) == 0 {
+		return nil
+	}
+	var got engine.Acquired
+	err := s.q.inTx(ctx, func(tx *sql.Tx) error {
+		got = engine.Acquired{Denied: make(map[string]time.Duration)}
+		if err := s.probe(ctx, tx, tenant, free, before); err != nil {
+			return err
+		}
 		if err := s.lease(ctx, tx, tenant, free); err != nil {
 			return err
 		}
-		result = engine.Acquired{Denied: denied}
-		base, err := s.position(ctx, tx, tenant, &result.Paused)
+		base, err := s.position(ctx, tx, tenant, &got.Paused)
 		if err != nil {
 			return err
 		}
-		if err := s.grants(ctx, tx, tenant, free, before, base, &result); err != nil {
+		if err := s.grants(ctx, tx, tenant, free, before, base, &got); err != nil {
 			return err
 		}
-		return s.states(ctx, tx, tenant, result.Grants)
+		return s.states(ctx, tx, tenant, got.Grants)
 	})
-	if err != nil {
-		return engine.Acquired{}, s.wrap(tenant, fmt.Sprintf("acquire %d partitions", len(free)), err)
+	switch {
+	case errors.Is(err, errBlocked) && len(free) == 1:
+		result.Denied[free[0].Key] = blockedFor
+		return nil
+	case errors.Is(err, errBlocked):
+		half := len(free) / 2
+		if err := s.acquire(ctx, tenant, free[:half], before, result); err != nil {
+			return err
+		}
+		return s.acquire(ctx, tenant, free[half:], before, result)
+	case err != nil:
+		return err
 	}
-	return result, nil
+	result.Grants = append(result.Grants, got.Grants...)
+	maps.Copy(result.Denied, got.Denied)
+	result.Paused = got.Paused
+	return nil
+}
+
+// probe locks the rows of leases that have expired and were not released. It
+// waits for nobody.
+func (s *store) probe(ctx context.Context, tx *sql.Tx, tenant tenants.ID, free []engine.Candidate, before map[string]holder) error {
+	var expired []rowKey
+	for _, c := range free {
+		if h := before[c.Key]; h.expired {
+			expired = append(expired, rowKey{c.Key, h.epoch})
+		}
+	}
+	for rows := range slices.Chunk(expired, listRows) {
+		var r rowKey
+		q := leaseList.query(s.q.joins(), selectLeases, nil, rows, string(tenant), s.group, s.topic).add(lockNowait)
+		err := q.each(ctx, tx, []any{&r.key, &r.number}, func() {})
+		if isNowait(err) {
+			return errBlocked
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (s *store) holders(ctx context.Context, tenant tenants.ID, candidates []engine.Candidate) (map[string]holder, error) {
@@ -69,9 +124,11 @@ func (s *store) holders(ctx context.Context, tenant tenants.ID, candidates []eng
 	for chunk := range slices.Chunk(candidates, listKeys) {
 		var key string
 		var epoch uint64
-		var left int64
+		var left, until int64
 		q := newQuery(len(chunk), stmtHolders, string(tenant), s.group, s.topic).in(keysOf(chunk)...)
-		err := s.each(ctx, q, []any{&key, &epoch, &left}, func() {}, func() { holders[key] = holder{epoch, fromMillis(left)} })
+		err := s.each(ctx, q, []any{&key, &epoch, &left, &until}, func() {}, func() {
+			holders[key] = holder{epoch, fromMillis(left), left <= 0 && until > 0}
+		})
 		if err != nil {
 			return nil, err
 		}

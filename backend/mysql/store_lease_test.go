@@ -116,6 +116,27 @@ func TestSuspectsEndAtTheWatermark(t *testing.T) {
 	f.want("grant", engine.Grant{Lease: g.Lease, Watermark: run[2], Stored: true}, g)
 }
 
+// A process may freeze in the middle of a settlement, with its leases locked.
+func TestFrozenOwnerKeepsItsPartitionOnly(t *testing.T) {
+	f := newFixture(t)
+	one, two := f.store(groupA, "one"), f.store(groupA, "two")
+	keys := partitionKeys(20)
+	var candidates []engine.Candidate
+	for _, key := range keys {
+		candidates = append(candidates, engine.Candidate{Key: key, Claim: 3})
+	}
+	f.acquire(one, candidates[:15]...)
+	f.expire(one, keys[:15]...)
+	tx := f.begin()
+	mustExec(t, tx, "UPDATE queue_partition_leases SET claimed_offset = 7"+ofGroup+" AND partition_key = ?", string(tenantA), groupA, topicA, keys[4])
+
+	a := f.acquire(two, candidates...)
+	f.want("granted", slices.Delete(slices.Clone(keys), 4, 5), keysOfGrants(a))
+	f.want("denied", map[string]time.Duration{keys[4]: blockedFor}, a.Denied)
+	commit(t, tx)
+	f.want("suspect, once it is free", uint64(7), f.grant(two, keys[4], 0).Suspect)
+}
+
 func TestEpochNeverRepeatsAfterTheRowWasDeleted(t *testing.T) {
 	f := newFixture(t)
 	s := f.store(groupA, "one")

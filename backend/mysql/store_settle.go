@@ -94,11 +94,14 @@ const (
 func (t *settling) learn(ctx context.Context, err error) error {
 	if stall, ok := errors.AsType[*stalledError](err); ok {
 		t.stalled[stall.key] = true
-		t.allStalled = len(t.stalled) == maxStalls
+		t.allStalled = len(t.stalled) >= maxStalls
 		return nil
 	}
 	if taken, ok := errors.AsType[*takenError](err); ok {
 		for _, at := range taken.letters {
+			if t.renamed[at] {
+				return err // somebody else's row has the id derived from ours
+			}
 			t.renamed[at] = true
 		}
 		return nil
