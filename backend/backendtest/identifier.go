@@ -150,11 +150,11 @@ func identifiersKept(s *stage) {
 func asciiKept(s *stage) {
 	names := slices.DeleteFunc(hostile(), func(n string) bool { return backend.CheckTopic(n+backend.DefaultDeadLetterSuffix) != nil })
 	names = append(names, strings.Repeat("t", backend.MaxIdentLength-len(backend.DefaultDeadLetterSuffix)))
-	all := "x"
+	all := []byte("x")
 	for b := byte(1); b <= 0x7f; b++ {
-		all += string(rune(b))
+		all = append(all, b)
 	}
-	names = append(names, all)
+	names = append(names, string(all))
 
 	// Tenants are the suite's own, made hostile by their ends.
 	var list []tenants.ID
