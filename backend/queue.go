@@ -62,7 +62,8 @@ type Delivery interface {
 	Message() Message
 
 	// Attempt counts the times the message may have been handed to a handler
-	// of this group, this time included: 1 for the first.
+	// of this group, this time included: 1 for the first. A delivery that was
+	// postponed, or interrupted by Stop, is not counted.
 	Attempt() int
 
 	// Context ends with the lease, the visibility timeout or the subscription;

@@ -80,11 +80,13 @@ func (s *Subscription) settled(t *tenant, parts []*partition, batch []Settlement
 	for i, p := range parts {
 		r := results[i]
 		p.settling, p.draining = false, false
-		if p.dropped {
-			continue // whoever waited has been told
-		}
-		if r.Lost {
+		switch {
+		case r.Lost:
 			s.lose(p)
+			s.answerSent(p, backend.ErrLeaseLost)
+			continue
+		case p.dropped: // the lease ran out by our clock while this was written
+			s.answerSent(p, nil)
 			continue
 		}
 		s.met.settledMessages.Inc(int64(len(batch[i].Run)))
@@ -142,6 +144,7 @@ func (s *Subscription) unsettled(parts []*partition, err error) {
 	for _, p := range parts {
 		p.settling, p.draining = false, false
 		if p.dropped {
+			s.answerSent(p, backend.ErrLeaseLost) // perhaps not, but nobody can tell
 			continue
 		}
 		for _, e := range p.entries {

@@ -446,26 +446,41 @@ func (s *Subscription) lose(p *partition) {
 	s.drop(p)
 }
 
-// drop forgets a partition. Deliveries still out are superseded.
+// drop forgets a partition. Deliveries still out are superseded; what a
+// settlement under way will say of others holds.
 func (s *Subscription) drop(p *partition) {
 	p.dropped = true
 	for _, e := range p.entries {
 		p.unload(e)
-		if e.d == nil {
-			continue
-		}
-		if e.status == out {
+		switch {
+		case e.d == nil || e.sent:
+		case e.status == out:
 			s.supersede(p, e, backend.ErrLeaseLost)
-			continue
+		default:
+			s.answer(e, backend.ErrLeaseLost)
 		}
-		e.d.result <- backend.ErrLeaseLost
-		e.d = nil
-		s.land(1)
 	}
 	delete(p.t.parts, p.key)
 	s.alarms.remove(p)
 	s.leases--
 	s.met.leases.Update(float64(s.leases))
+}
+
+// answer ends the wait of a handler for the outcome of its settlement.
+func (s *Subscription) answer(e *entry, err error) {
+	e.d.result <- err
+	e.d = nil
+	s.land(1)
+}
+
+// answerSent does so for all that a settlement of a partition dropped meanwhile
+// has covered.
+func (s *Subscription) answerSent(p *partition, err error) {
+	for _, e := range p.entries {
+		if e.sent && e.d != nil {
+			s.answer(e, err)
+		}
+	}
 }
 
 func (s *Subscription) join(t *tenant) {
