@@ -2,7 +2,6 @@ package mysql
 
 import (
 	"context"
-	"errors"
 	"strings"
 )
 
@@ -55,13 +54,14 @@ func (q *query) each(ctx context.Context, db querier, dest []any, fn func()) err
 	if err != nil {
 		return err
 	}
+	defer rows.Close()
 	for rows.Next() {
-		if err = rows.Scan(dest...); err != nil {
-			break
+		if err := rows.Scan(dest...); err != nil {
+			return err
 		}
 		fn()
 	}
-	return errors.Join(err, rows.Err(), rows.Close())
+	return rows.Err()
 }
 
 // anys makes arguments of strings.

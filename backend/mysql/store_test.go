@@ -289,32 +289,41 @@ func dump(t testing.TB, db *sql.DB) map[string][]string {
 		"queue_partition_leases":      "consumer_group, topic, partition_key",
 		"queue_subscriber_heartbeats": "consumer_group, topic, subscriber_name",
 	} {
-		rows, err := db.QueryContext(t.Context(), "SELECT * FROM "+table+" ORDER BY tenant, "+order)
-		if err != nil {
-			t.Fatal(err)
-		}
-		columns, err := rows.Columns()
-		if err != nil {
-			t.Fatal(err)
-		}
-		for rows.Next() {
-			values := make([]sql.NullString, len(columns))
-			dest := make([]any, len(columns))
-			for i := range values {
-				dest[i] = &values[i]
-			}
-			if err := rows.Scan(dest...); err != nil {
-				t.Fatal(err)
-			}
-			line := ""
-			for i, v := range values {
-				line += fmt.Sprintf("%s=%q ", columns[i], v.String)
-			}
-			all[table] = append(all[table], line)
-		}
-		if err := rows.Err(); err != nil {
-			t.Fatal(err)
+		if rows := dumpRows(t, db, "SELECT * FROM "+table+" ORDER BY tenant, "+order); rows != nil {
+			all[table] = rows
 		}
 	}
 	return all
+}
+
+func dumpRows(t testing.TB, db *sql.DB, statement string) (lines []string) {
+	t.Helper()
+	rows, err := db.QueryContext(t.Context(), statement)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	columns, err := rows.Columns()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for rows.Next() {
+		values := make([]sql.NullString, len(columns))
+		dest := make([]any, len(columns))
+		for i := range values {
+			dest[i] = &values[i]
+		}
+		if err := rows.Scan(dest...); err != nil {
+			t.Fatal(err)
+		}
+		line := ""
+		for i, v := range values {
+			line += fmt.Sprintf("%s=%q ", columns[i], v.String)
+		}
+		lines = append(lines, line)
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return lines
 }
