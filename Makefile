@@ -27,6 +27,19 @@ test: ## run the whole suite on a real database, with the race detector
 	$(if $(RACE),,@echo 'no C compiler: the race detector is off')
 	$(WITHDB) $(TEST) ./...
 
+.PHONY: test-servers
+test-servers: ## run the conformance suite on servers with other defaults
+	MQ_TEST_SERVER=transaction-isolation=READ-COMMITTED $(TEST) -run TestConformance ./backend/mysql
+	MQ_TEST_SERVER=innodb-snapshot-isolation=ON $(TEST) -run TestConformance ./backend/mysql
+
+COUNT := 20
+MINUTES := 10
+.PHONY: soak
+soak: ## run the conformance suite COUNT times, and the stress tests for MINUTES
+	$(WITHDB) $(TEST) -timeout=0 -count=$(COUNT) -run TestConformance ./backend/memory ./backend/mysql
+	end=$$((SECONDS + 60 * $(MINUTES))); while [ $$SECONDS -lt $$end ]; do \
+	  $(WITHDB) $(TEST) -count=5 -run 'TestFenceLosesNoMessage|TestSettlingWhilePublishersRunLosesNothing|TestConcurrentSettlementsOfTwoGroups' ./backend/mysql; done
+
 .PHONY: cover
 cover: ## run the suite and write its coverage to coverage.html
 	$(WITHDB) $(TEST) -coverpkg=./... -coverprofile=coverage.out ./...
@@ -45,6 +58,7 @@ bench: ## measure speed and cost on a real database; SCENARIO=a,b picks some
 .PHONY: lint
 lint: tidy-check ## check format, imports between layers, and what linters know
 	$(LINTER) run
+	cd bench && go tool -modfile=../tools/go.mod golangci-lint run --config=../.golangci.yml
 
 .PHONY: fmt
 fmt: ## format the code

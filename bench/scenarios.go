@@ -115,7 +115,6 @@ func idle(ctx context.Context, b *bench) error {
 	if err != nil {
 		return err
 	}
-	defer sub.Stop(ctx)
 	const span = 10 * time.Second
 	time.Sleep(time.Second) // let it come to rest
 	before, err := b.counters(ctx)
@@ -128,7 +127,7 @@ func idle(ctx context.Context, b *bench) error {
 		return err
 	}
 	fmt.Printf("  %.1f statements/s, %.0f rows read/s\n", (after.statements-before.statements-1)/span.Seconds(), (after.rowsRead-before.rowsRead)/span.Seconds())
-	return nil
+	return sub.Stop(ctx)
 }
 
 // stamped is a message that carries the time of its publish: one machine, one
@@ -368,14 +367,15 @@ func partitions(ctx context.Context, b *bench) error {
 		runtime.ReadMemStats(&m)
 		return m.HeapAlloc, runtime.NumGoroutine()
 	}
-	msgs := make([]backend.Message, n)
-	for i := range msgs {
-		msgs[i] = message(list[i%10], fmt.Sprint("key-", i), fmt.Sprint(i))
+	for i := 0; i < n; i += 1000 {
+		msgs := make([]backend.Message, 1000)
+		for j := range msgs {
+			msgs[j] = message(list[(i+j)%10], fmt.Sprint("key-", i+j), fmt.Sprint(i+j))
+		}
+		if err := publishAll(ctx, q, msgs); err != nil {
+			return err
+		}
 	}
-	if err := publishAll(ctx, q, msgs); err != nil {
-		return err
-	}
-	msgs = nil
 	before, _ := heap()
 	sub, err := q.Subscribe(ctx, topic, backend.SubscriptionConfig{Group: "bench", MaxInFlight: backend.MaxMaxInFlight})
 	if err != nil {
