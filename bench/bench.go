@@ -63,7 +63,7 @@ func openBench(database string) (*bench, error) {
 }
 
 func (b *bench) close() error {
-	_, err := b.root.ExecContext(context.Background(), "DROP DATABASE " + b.name)
+	_, err := b.root.ExecContext(context.Background(), "DROP DATABASE "+b.name)
 	return closeAll(err, b.db.Close, b.root.Close)
 }
 

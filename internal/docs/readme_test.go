@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -63,6 +64,31 @@ func TestLinksLeadSomewhere(t *testing.T) {
 			}
 			if _, err := os.Stat(filepath.Join(filepath.Dir(doc), target)); err != nil {
 				t.Errorf("%s links to %s, which is not there", doc, target)
+			}
+		}
+	}
+}
+
+// TestNamedTestsExist looks for every test that a document names.
+func TestNamedTestsExist(t *testing.T) {
+	docs, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := regexp.MustCompile(`\bTest[A-Z]\w+`)
+	for _, doc := range append(docs, filepath.Join(root, "README.md")) {
+		text, err := os.ReadFile(doc)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range names.FindAllString(string(text), -1) {
+			if name == "TestMain" || name == "TestName" {
+				continue
+			}
+			grep := exec.CommandContext(t.Context(), "git", "grep", "-q", "func "+name+"(", "--", "*_test.go")
+			grep.Dir = root
+			if err := grep.Run(); err != nil {
+				t.Errorf("%s names %s, which is not there", doc, name)
 			}
 		}
 	}
