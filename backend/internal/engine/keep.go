@@ -26,7 +26,6 @@ func (s *Subscription) keep() {
 	every := min(max(s.o.Config.LeaseRenewal/4, 5*time.Millisecond), 250*time.Millisecond)
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
-	purgeAt := time.Now().Add(s.o.Config.LeaseDuration)
 	for {
 		select {
 		case <-ticker.C:
@@ -39,6 +38,22 @@ func (s *Subscription) keep() {
 		s.renew()
 		s.beat()
 		s.control()
+		s.nudge()
+	}
+}
+
+// clean removes what nobody needs any more. It has a goroutine of its own:
+// deletes may wait for locks, and leases have to be renewed meanwhile.
+func (s *Subscription) clean() {
+	ticker := time.NewTicker(min(s.o.Config.LeaseDuration, time.Second))
+	defer ticker.Stop()
+	purgeAt := time.Now().Add(s.o.Config.LeaseDuration)
+	for {
+		select {
+		case <-ticker.C:
+		case <-s.quitting:
+			return
+		}
 		s.garbage()
 		if now := time.Now(); now.After(purgeAt) {
 			purgeAt = now.Add(2 * s.o.Config.LeaseDuration)
@@ -48,7 +63,6 @@ func (s *Subscription) keep() {
 				}
 			}
 		}
-		s.nudge()
 	}
 }
 

@@ -49,9 +49,10 @@ func (s *Subscription) count(outcome string) { s.met.outcomes[outcome].Inc(1) }
 // faults reports the errors of the store: each kind of work at most once in
 // faultInterval, with the number of those kept back.
 type faults struct {
-	log  *zap.Logger
-	mu   sync.Mutex
-	last map[string]*fault
+	log   *zap.Logger
+	scope tally.Scope
+	mu    sync.Mutex
+	last  map[string]*fault
 }
 
 type fault struct {
@@ -62,6 +63,7 @@ type fault struct {
 const faultInterval = 10 * time.Second
 
 func (f *faults) report(work string, tenant tenants.ID, err error) {
+	f.scope.Tagged(map[string]string{"work": work}).Counter("store_errors").Inc(1)
 	f.mu.Lock()
 	if f.last == nil {
 		f.last = make(map[string]*fault)

@@ -46,7 +46,8 @@ const releaseTimeout = 2 * time.Second
 // Its goroutines, all started by Start and waited for by Stop:
 //
 //	poller     finds partitions with work                      poll.go
-//	keeper     heartbeats, renewals, pause, handover, garbage   keep.go
+//	keeper     heartbeats, renewals, pause, handover           keep.go
+//	cleaner    garbage, and what the dead left behind          keep.go
 //	advancers  acquire leases, fetch, claim                    advance.go
 //	dispatcher hands messages over, tenant by tenant           dispatch.go
 //	settlers   write outcomes, many in a transaction           settle.go
@@ -132,7 +133,7 @@ func Start(ctx context.Context, o Options) (*Subscription, error) {
 		tenants:      make(map[tenants.ID]*tenant),
 		recent:       make(map[partKey]uint64),
 	}
-	s.faults.log = o.Logger
+	s.faults.log, s.faults.scope = o.Logger, s.met.scope
 	s.toAdvance, s.toSettle = sync.NewCond(&s.mu), sync.NewCond(&s.mu)
 	s.idle = sync.NewCond(&s.mu)
 	if err := o.Store.Register(ctx, s.list); err != nil {
@@ -142,6 +143,7 @@ func Start(ctx context.Context, o Options) (*Subscription, error) {
 	o.Hub.add(o.Topic, s)
 	s.workers.Go(s.poll)
 	s.workers.Go(s.keep)
+	s.workers.Go(s.clean)
 	s.workers.Go(s.dispatch)
 	s.workers.Go(s.watchAlarms)
 	for range advancers {
