@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/jedib0t/go-pretty/v6/text"
 )
 
 // account is what became of one queue's requests.
@@ -80,6 +81,7 @@ func printTable(list []account) {
 	t := table.NewWriter()
 	t.SetOutputMirror(os.Stdout)
 	t.SetStyle(table.StyleLight)
+	t.Style().Format.Header, t.Style().Format.Footer = text.FormatDefault, text.FormatDefault
 	t.AppendHeader(table.Row{"tenant", "sent", "accepted", "landed", "conflicted", "check failed", "dead-lettered", "p50", "p99"})
 	var all account
 	row := func(name string, a account) table.Row {

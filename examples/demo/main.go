@@ -127,7 +127,7 @@ func prepare(ctx context.Context, dir, dsn string, plan Plan, fail context.Cance
 		{"runway", "runway", fmt.Sprintf("repository: %q\n  target: %q\n  change: %q", repository(dir), targetRef, changeRef)},
 		{"stovepipe", "stovepipe", fmt.Sprintf("repository: %q\n  target: %q", repository(dir), targetRef)},
 	} {
-		overlay := fmt.Sprintf("mq:\n  backend: mysql\n  migrate: true\n  subscription:\n    lease_duration: %v\n    lease_renewal: 1s\n%s:\n  address: %s\n  %s\n",
+		overlay := fmt.Sprintf("mq:\n  backend: mysql\n  migrate: true\n  subscription:\n    lease_duration: %v\n%s:\n  address: %s\n  %s\n",
 			leaseDuration, s.program, addresses[i], s.section)
 		service, err := f.add(s.name, s.program, addresses[i], overlay)
 		if err != nil {
