@@ -57,8 +57,13 @@ bench: ## measure speed and cost on a real database; SCENARIO=a,b picks some
 
 .PHONY: lint
 lint: tidy-check ## check format, imports between layers, and what linters know
+	go run ./internal/cmd/schema | diff backend/mysql/schema.sql - # else: make generate
 	$(LINTER) run
 	cd bench && go tool -modfile=../tools/go.mod golangci-lint run --config=../.golangci.yml
+
+.PHONY: generate
+generate: ## make backend/mysql/schema.sql from the migrations
+	go run ./internal/cmd/schema > backend/mysql/schema.sql
 
 .PHONY: fmt
 fmt: ## format the code

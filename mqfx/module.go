@@ -16,18 +16,23 @@ import (
 // Module is the queue as a part of an application. List it once. It provides
 //
 //	publish.Publisher  for whoever publishes
-//	backend.Queue      the queue itself; its value is a backend.Admin as well
+//	backend.Queue      the queue itself
+//	backend.Admin      pause, resume, redrive and drop groups
 //	tenants.Set        the one list of tenants, empty without MQ_TENANTS
 //	mqfx.Config        the configuration in effect
 //
-// and runs the handlers of [Handle]. It takes a *zap.Logger and a tally.Scope
+// The publisher publishes for any tenant, listed or not, since publishing needs
+// no list; whoever takes tenant names from outside checks them first by
+// tenants.Set.Check.
+//
+// It runs the handlers of [Handle]. It takes a *zap.Logger and a tally.Scope
 // where the application provides them. Without a logger it writes to standard
 // error as mq.log says; without a scope nothing is counted.
 var Module = fx.Module("mqfx",
 	// First, so that a module listed twice fails here and says so.
 	fx.Provide(fx.Annotate(func() listing { return listing{} },
 		fx.ResultTags(`name:"mqfx.Module is listed twice; list it once in an application"`))),
-	fx.Provide(newConfig, newTenants, newBackend, newPublisher),
+	fx.Provide(newConfig, newTenants, newBackend, newAdmin, newPublisher),
 	fx.Provide(newTelemetry, newQueue, fx.Private),
 	fx.Invoke(run),
 )
@@ -135,5 +140,7 @@ func newTenants(p tenantsParams) (tenants.Set, error) {
 }
 
 func newBackend(q *queue) backend.Queue { return q }
+
+func newAdmin(q *queue) backend.Admin { return q }
 
 func newPublisher(q backend.Queue) publish.Publisher { return publish.New(q) }

@@ -145,7 +145,7 @@ func (q *queue) database() (*sql.DB, func() error, error) {
 	if q.p.Config.DSN.String() == unreadable { // nothing that was made of it can be shown
 		return nil, nil, &backend.FieldError{Field: "mq.dsn", Rule: "cannot be read; want user:password@tcp(host:port)/database"}
 	}
-	var options []mysql.OpenOption
+	options := []mysql.OpenOption{mysql.LogTo(q.p.Telemetry.log)}
 	if q.p.Config.ServerIsolation {
 		options = append(options, mysql.ServerIsolation())
 	}

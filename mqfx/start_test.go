@@ -162,7 +162,7 @@ func TestBadInputRefusesTheStart(t *testing.T) {
 		},
 		"missing migration": {
 			yaml: "mq: {dsn: '" + testdb.DSN(t) + "'}",
-			want: []string{"mq.dsn ", "tables are missing", "mqctl migrate", "set mq.migrate to true"},
+			want: []string{"mq.dsn ", "tables are missing", "call mysql.Migrate", "set mq.migrate to true"},
 		},
 		"handle on READ COMMITTED": {
 			yaml: "mq: {}", opts: mqfx.WithDB(readCommitted),

@@ -146,7 +146,7 @@ func parseDSN(dsn string) (*mysql.Config, error) {
 		return cfg, nil
 	}
 	text, constant := strings.CutPrefix(err.Error(), "invalid DSN: ")
-	if !constant && strings.Contains(dsnTail(dsn), "@") {
+	if !constant && (strings.Contains(dsnTail(dsn), "@") || strings.HasPrefix(text, "default addr for network")) {
 		return nil, errUnreadableDSN
 	}
 	return nil, &backend.FieldError{Field: "dsn", Rule: text + "; " + wantDSN}
@@ -155,7 +155,8 @@ func parseDSN(dsn string) (*mysql.Config, error) {
 const wantDSN = "want user:password@tcp(host:port)/database"
 
 // errUnreadableDSN answers a DSN whose last slash seems to belong to its
-// password: nothing of it can be shown.
+// password, or that has no @, so that the driver takes user and password for a
+// network: nothing of it can be shown.
 var errUnreadableDSN = &backend.FieldError{Field: "dsn", Rule: "cannot be read; " + wantDSN}
 
 // dsnTail is what the driver takes for database and parameters.

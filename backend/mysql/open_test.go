@@ -27,6 +27,7 @@ func TestOpenRefusesWhatWouldBreakTheQueue(t *testing.T) {
 		"user:s3/cret@tcp(db.example:3306)":                  "cannot be read",
 		"user:s3/cret?@tcp(db.example:3306)":                 "cannot be read",
 		"user:s3/cret":                                       "",
+		"user:s3cret/mq":                                     "cannot be read",
 		server + "?parseTime=false":                          `dsn parameter parseTime "false": the queue needs it on; remove it`,
 		server + "?clientFoundRows=false":                    "clientFoundRows",
 		server + "?interpolateParams=0":                      "interpolateParams",

@@ -140,13 +140,13 @@ var (
 	ErrSchemaNewer = errors.New("the queue's tables are of a newer version")
 )
 
-const migrateRemedy = `run "mqctl migrate up" or call mysql.Migrate`
+const migrateRemedy = `call mysql.Migrate, or apply backend/mysql/schema.sql`
 
 // schemaError is nil for the right version.
 func schemaError(current int64) error {
 	switch {
 	case current == 0:
-		return fmt.Errorf("%w: %s", ErrSchemaMissing, migrateRemedy)
+		return fmt.Errorf("%w, or their version in %s: %s", ErrSchemaMissing, versionTable, migrateRemedy)
 	case current < SchemaVersion:
 		return fmt.Errorf("%w, %d, and %d is needed: %s", ErrSchemaOlder, current, SchemaVersion, migrateRemedy)
 	case current > SchemaVersion:

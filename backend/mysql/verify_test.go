@@ -158,7 +158,7 @@ func TestSchemaIsVerified(t *testing.T) {
 		want     error
 		text     string
 	}{
-		"missing":              {"", false, ErrSchemaMissing, `run "mqctl migrate up" or call mysql.Migrate`},
+		"missing":              {"", false, ErrSchemaMissing, `call mysql.Migrate, or apply backend/mysql/schema.sql`},
 		"newer":                {"INSERT INTO mq_schema_version (version_id, is_applied) VALUES (99, TRUE)", false, ErrSchemaNewer, "99, and this program knows 1: deploy the release"},
 		"none applied":         {"DELETE FROM mq_schema_version WHERE version_id > 0", false, ErrSchemaMissing, "mysql.Migrate"},
 		"a table missing":      {"DROP TABLE queue_offsets", false, ErrSchemaMissing, "queue_offsets"},

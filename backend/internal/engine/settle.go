@@ -168,7 +168,7 @@ func (s *Subscription) unsettled(parts []*partition, err error) {
 func (s *Subscription) logDeadLetter(dl DeadLetter) {
 	m := &dl.Message
 	fields := []zap.Field{
-		zap.String("tenant", string(m.Tenant)), zap.String("partition", m.PartitionKey), zap.String("id", m.ID),
+		zap.String("tenant", string(m.Tenant)), zap.String("partition_key", m.PartitionKey), zap.String("id", m.ID),
 		zap.Uint64("offset", m.Offset), zap.Int("attempts", dl.Attempts), zap.String("error", firstLine(dl.Error)),
 	}
 	if s.o.Config.DeadLetter.Disabled {

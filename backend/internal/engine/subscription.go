@@ -444,7 +444,7 @@ func (s *Subscription) lose(p *partition) {
 		return
 	}
 	s.met.leaseLosses.Inc(1)
-	s.o.Logger.Warn("lease lost", zap.String("tenant", string(p.t.id)), zap.String("partition", p.key), zap.Int("in_flight", p.outs))
+	s.o.Logger.Warn("lease lost", zap.String("tenant", string(p.t.id)), zap.String("partition_key", p.key), zap.Int("in_flight", p.outs))
 	s.drop(p)
 }
 
