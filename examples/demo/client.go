@@ -44,8 +44,11 @@ type client struct {
 	turn      atomic.Uint64
 }
 
-// do repeats a request until some process answers it with less than 500.
+// do repeats a request until some process answers it with less than 500, or
+// none has for stallTimeout.
 func (c *client) do(ctx context.Context, method, path string, body []byte) (answer, error) {
+	ctx, cancel := context.WithTimeout(ctx, stallTimeout)
+	defer cancel()
 	for {
 		address := c.addresses[c.turn.Add(1)%uint64(len(c.addresses))]
 		a, err := call(ctx, method, "http://"+address+path, body)
