@@ -120,7 +120,7 @@ func (s *store) dropAllLeases(ctx context.Context, tenant tenants.ID) error {
 		func(key *string) []any { return []any{key} },
 		func(tx *sql.Tx, keys []string) error {
 			for rows := range chunksOf(keys, func(key string) rowKey { return rowKey{key: key} }) {
-				q := leaseKeyList.query(s.q.joins(), "DELETE", nil, rows, string(tenant), s.group, s.topic)
+				q := leaseKeyList.query(s.q.joins(), "DELETE", rows, string(tenant), s.group, s.topic)
 				if err := q.exec(ctx, tx); err != nil {
 					return err
 				}

@@ -57,7 +57,8 @@ func LogTo(log *zap.Logger) OpenOption {
 // Connections ask for REPEATABLE READ when they open, speak utf8mb4 compared
 // by code point, and are dropped when they lead to a read-only server. A DSN
 // that says otherwise is refused with a [backend.FieldError] that names the
-// key. No error, neither of Open nor of the pool, shows the password; they name
+// key. Lock waits end after 5 s unless the DSN has an innodb_lock_wait_timeout.
+// No error, neither of Open nor of the pool, shows the password; they name
 // the server as user@host:port/database.
 func Open(dsn string, opts ...OpenOption) (*sql.DB, error) {
 	given, err := dsnParams(dsn)
@@ -84,6 +85,12 @@ func Open(dsn string, opts ...OpenOption) (*sql.DB, error) {
 	for _, opt := range opts {
 		opt(&o)
 	}
+	if _, ok := given[lockWait]; !ok && !o.serverIsolation {
+		if cfg.Params == nil {
+			cfg.Params = make(map[string]string)
+		}
+		cfg.Params[lockWait] = lockWaitSeconds
+	}
 	if o.log != nil {
 		cfg.Logger = driverLog{o.log}
 	}
@@ -98,6 +105,13 @@ func Open(dsn string, opts ...OpenOption) (*sql.DB, error) {
 	db.SetConnMaxLifetime(DefaultConnMaxLifetime)
 	return db, nil
 }
+
+// A lock that somebody holds for longer than a fraction of a lease is waited for
+// in turns, so that what is locked meanwhile is free in between.
+const (
+	lockWait        = "innodb_lock_wait_timeout"
+	lockWaitSeconds = "5"
+)
 
 // connector asks for the isolation level on each new connection. The statement
 // is the same on every server, while the variable is not: transaction_isolation

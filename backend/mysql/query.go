@@ -87,28 +87,21 @@ type rowKey struct {
 	number uint64
 }
 
-// query begins a statement. verb is UPDATE, DELETE or a SELECT with its columns;
-// set goes with UPDATE. More conditions may follow. See the head of
+// query begins a statement. verb is DELETE or a SELECT with its columns. More
+// conditions may follow. See the head of
 // statements.go for what joined is about.
-func (l rowList) query(joined bool, verb string, set *query, rows []rowKey, fixed ...any) *query {
+func (l rowList) query(joined bool, verb string, rows []rowKey, fixed ...any) *query {
 	q := newQuery(len(rows), verb)
-	switch {
-	case verb == "UPDATE":
-		q.add(" ")
-	case verb == "DELETE" && joined:
-		q.add(" " + l.table + " FROM ")
-	default:
-		q.add(" FROM ")
+	if verb == "DELETE" && joined {
+		q.add(" " + l.table)
 	}
+	q.add(" FROM ")
 	if joined {
 		q.add("(")
 		l.items(q, rows, " UNION ALL ", "SELECT ? AS k", "SELECT ? AS k, ? AS n")
 		q.add(") AS v STRAIGHT_JOIN " + l.table + " FORCE INDEX (PRIMARY)")
 	} else {
 		q.add(l.table)
-	}
-	if set != nil {
-		q.add(set.text.String(), set.args...)
 	}
 	q.add(" WHERE "+l.fixed, fixed...)
 	if joined {

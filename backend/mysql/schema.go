@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"path"
 	"strings"
+	"time"
 
 	"github.com/pressly/goose/v3"
 )
@@ -54,11 +55,28 @@ func Migrate(ctx context.Context, db *sql.DB) error {
 	if err != nil {
 		return fmt.Errorf("prepare migrations: %w", err)
 	}
-	if _, err := provider.Up(ctx); err != nil {
-		return fmt.Errorf("migrate the queue's tables: %w", err)
+	// The provider looks for pending migrations before it takes the lock, and
+	// stumbles over a version table that another process has made and not filled.
+	for attempt := 1; ; attempt++ {
+		_, err := provider.Up(ctx)
+		if err == nil {
+			return nil
+		}
+		if attempt == migrateAttempts || !strings.Contains(err.Error(), "missing zero version") {
+			return fmt.Errorf("migrate the queue's tables: %w", err)
+		}
+		select {
+		case <-time.After(migratePause):
+		case <-ctx.Done():
+			return fmt.Errorf("migrate the queue's tables: %w", context.Cause(ctx))
+		}
 	}
-	return nil
 }
+
+const (
+	migrateAttempts = 20
+	migratePause    = 250 * time.Millisecond
+)
 
 // Status reads which migrations a database has seen. It changes nothing.
 func Status(ctx context.Context, db *sql.DB) (SchemaStatus, error) {

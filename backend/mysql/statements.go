@@ -241,16 +241,16 @@ const (
 	statesBehind = ` AND (partition_key > ? OR (partition_key = ? AND message_offset > ?))`
 	statesPage   = ` ORDER BY partition_key, message_offset LIMIT ?`
 
-	// What an owner does to its leases is a rowList that ends with ifOwned: name,
-	// instance and epoch must be as they were granted.
-	ifOwned     = ` AND leased_by = ? AND instance = ? AND lease_expires_at > 0`
-	setRenewed  = ` SET lease_expires_at = ` + nowMillis + ` + ?`
-	setReleased = ` SET lease_expires_at = 0, claimed_offset = 0`
-
-	// setClaimed is followed by claimCase for each key and claimEnd.
-	setClaimed = ` SET claimed_offset = GREATEST(claimed_offset, CASE partition_key`
-	claimCase  = ` WHEN ? THEN ?`
-	claimEnd   = ` ELSE 0 END)`
+	// What an owner does to its leases begins with locking them, by a rowList that
+	// ends with ifOwned: name, instance and epoch must be as they were granted.
+	// Those found are then changed by stmtLease, whose rows all exist, with one of
+	// the ends below. An UPDATE that joins the list would do it in one statement,
+	// but needs a temporary table on disk for it, and MariaDB 10.11 crashes when it
+	// is killed, or shut down, while making that.
+	ifOwned        = ` AND leased_by = ? AND instance = ? AND lease_expires_at > 0`
+	stmtRenewEnd   = ` ON DUPLICATE KEY UPDATE lease_expires_at = VALUES(lease_expires_at)`
+	stmtReleaseEnd = ` ON DUPLICATE KEY UPDATE lease_expires_at = 0, claimed_offset = 0`
+	stmtClaimEnd   = ` ON DUPLICATE KEY UPDATE claimed_offset = GREATEST(claimed_offset, VALUES(claimed_offset))`
 
 	selectLeases = `SELECT partition_key, lease_epoch`
 )

@@ -107,7 +107,7 @@ func (s *store) probe(ctx context.Context, tx *sql.Tx, tenant tenants.ID, free [
 	}
 	for rows := range slices.Chunk(expired, listRows) {
 		var r rowKey
-		q := leaseList.query(s.q.joins(), selectLeases, nil, rows, string(tenant), s.group, s.topic).add(lockNowait)
+		q := leaseList.query(s.q.joins(), selectLeases, rows, string(tenant), s.group, s.topic).add(lockNowait)
 		err := q.each(ctx, tx, []any{&r.key, &r.number}, func() {})
 		if isNowait(err) {
 			return errBlocked
@@ -243,19 +243,13 @@ func (s *store) states(ctx context.Context, tx *sql.Tx, tenant tenants.ID, grant
 
 // Renew implements [engine.Store].
 func (s *store) Renew(ctx context.Context, tenant tenants.ID, leases []engine.Lease) (lost []string, err error) {
-	set := newQuery(0, setRenewed, millis(s.cfg.LeaseDuration))
 	for rows := range chunksOf(leases, rowOfLease) {
-		if err := s.exec(ctx, s.owned("UPDATE", set, tenant, rows)); err != nil {
+		held, err := s.change(ctx, tenant, rows, stmtRenewEnd, nil)
+		if err != nil {
 			return nil, s.wrap(tenant, fmt.Sprintf("renew %d leases", len(rows)), err)
 		}
-		var r rowKey
-		held := make(map[rowKey]bool, len(rows))
-		err := s.each(ctx, s.owned(selectLeases, nil, tenant, rows), []any{&r.key, &r.number}, func() {}, func() { held[r] = true })
-		if err != nil {
-			return nil, s.wrap(tenant, "read renewed leases", err)
-		}
 		for _, r := range rows {
-			if !held[r] {
+			if !slices.Contains(held, r) {
 				lost = append(lost, r.key)
 			}
 		}
@@ -274,12 +268,12 @@ func (s *store) Release(ctx context.Context, tenant tenants.ID, releases []engin
 		}
 	}
 	for rows := range chunksOf(keep, rowOfLease) {
-		if err := s.exec(ctx, s.owned("UPDATE", newQuery(0, setReleased), tenant, rows)); err != nil {
+		if _, err := s.change(ctx, tenant, rows, stmtReleaseEnd, nil); err != nil {
 			return s.wrap(tenant, fmt.Sprintf("release %d leases", len(rows)), err)
 		}
 	}
 	for rows := range chunksOf(forget, rowOfLease) {
-		if err := s.exec(ctx, s.owned("DELETE", nil, tenant, rows)); err != nil {
+		if err := s.exec(ctx, s.owned("DELETE", tenant, rows)); err != nil {
 			return s.wrap(tenant, fmt.Sprintf("give up %d leases", len(rows)), err)
 		}
 	}
@@ -293,21 +287,36 @@ func (s *store) Claim(ctx context.Context, tenant tenants.ID, claims []engine.Cl
 		offsets[c.Key] = c.Offset
 	}
 	for rows := range chunksOf(claims, func(c engine.Claim) rowKey { return rowOfLease(c.Lease) }) {
-		set := newQuery(len(rows), setClaimed)
-		for _, r := range rows {
-			set.add(claimCase, r.key, offsets[r.key])
-		}
-		if err := s.exec(ctx, s.owned("UPDATE", set.add(claimEnd), tenant, rows)); err != nil {
+		if _, err := s.change(ctx, tenant, rows, stmtClaimEnd, offsets); err != nil {
 			return s.wrap(tenant, fmt.Sprintf("claim messages of %d partitions", len(rows)), err)
 		}
 	}
 	return nil
 }
 
+// change locks leases, and changes those that are held as granted.
+func (s *store) change(ctx context.Context, tenant tenants.ID, rows []rowKey, end string, claims map[string]uint64) (held []rowKey, err error) {
+	duration := millis(s.cfg.LeaseDuration)
+	err = s.q.inTx(ctx, func(tx *sql.Tx) error {
+		held = held[:0]
+		var r rowKey
+		q := s.owned(selectLeases, tenant, rows).add(forUpdate)
+		if err := q.each(ctx, tx, []any{&r.key, &r.number}, func() { held = append(held, r) }); err != nil || len(held) == 0 {
+			return err
+		}
+		change := newQuery(4*len(held), stmtLease)
+		for i, r := range held {
+			change.item(i, ", ", leaseRow, string(tenant), s.group, s.topic, r.key, s.name, s.instance, duration, claims[r.key])
+		}
+		return change.add(end).exec(ctx, tx)
+	})
+	return held, err
+}
+
 // owned begins a statement on leases, on the condition that they are held as
 // granted.
-func (s *store) owned(verb string, set *query, tenant tenants.ID, rows []rowKey) *query {
-	return leaseList.query(s.q.joins(), verb, set, rows, string(tenant), s.group, s.topic).add(ifOwned, s.name, s.instance)
+func (s *store) owned(verb string, tenant tenants.ID, rows []rowKey) *query {
+	return leaseList.query(s.q.joins(), verb, rows, string(tenant), s.group, s.topic).add(ifOwned, s.name, s.instance)
 }
 
 func rowOfLease(l engine.Lease) rowKey { return rowKey{l.Key, l.Epoch} }

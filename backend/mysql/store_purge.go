@@ -68,7 +68,7 @@ func (s *store) purgeLeases(ctx context.Context, list []tenants.ID) error {
 		func(tenant *tenants.ID, l *engine.Lease) []any { return []any{tenant, &l.Key, &l.Epoch} },
 		func(tenant tenants.ID, leases []engine.Lease) error {
 			for rows := range chunksOf(leases, rowOfLease) {
-				q := leaseList.query(s.q.joins(), "DELETE", nil, rows, string(tenant), s.group, s.topic).add(ifOver)
+				q := leaseList.query(s.q.joins(), "DELETE", rows, string(tenant), s.group, s.topic).add(ifOver)
 				if err := s.exec(ctx, q); err != nil {
 					return err
 				}

@@ -136,7 +136,7 @@ func TestPurgeLeavesWhatIsInUseAgain(t *testing.T) {
 	taken := f.grant(other, "k", 0)
 	leased, err := s.leased(t.Context(), f.db, tenantA, seen, lockInShare)
 	f.want("leased", []any{map[mark]bool{{key: "k", group: groupA}: true}, error(nil)}, []any{leased, err})
-	q := leaseList.query(true, "DELETE", nil, stale, string(tenantA), groupA, topicA).add(ifOver)
+	q := leaseList.query(true, "DELETE", stale, string(tenantA), groupA, topicA).add(ifOver)
 	if err := s.exec(t.Context(), q); err != nil {
 		t.Fatal(err)
 	}

@@ -39,7 +39,7 @@ func (s *store) drop(ctx context.Context, db querier, tenant tenants.ID, removal
 		}
 	}
 	for rows := range slices.Chunk(rows, listRows) {
-		q := messageList.query(s.q.joins(), "DELETE", nil, rows, string(tenant), s.topic)
+		q := messageList.query(s.q.joins(), "DELETE", rows, string(tenant), s.topic)
 		if err := q.exec(ctx, db); err != nil {
 			return fmt.Errorf("delete %d messages: %w", len(rows), err)
 		}
@@ -83,7 +83,7 @@ type mark struct {
 func (s *store) dropMarks(ctx context.Context, db querier, tenant tenants.ID, list []mark) error {
 	for group, marks := range byGroups(list) {
 		for rows := range chunksOf(marks, func(m mark) rowKey { return rowKey{m.key, m.acked} }) {
-			q := markList.query(s.q.joins(), "DELETE", nil, rows, string(tenant), s.topic, group)
+			q := markList.query(s.q.joins(), "DELETE", rows, string(tenant), s.topic, group)
 			if err := q.exec(ctx, db); err != nil {
 				return fmt.Errorf("delete %d watermarks: %w", len(rows), err)
 			}
@@ -144,7 +144,7 @@ func (s *store) leased(ctx context.Context, db querier, tenant tenants.ID, list 
 	for group, marks := range byGroups(list) {
 		for rows := range chunksOf(marks, func(m mark) rowKey { return rowKey{key: m.key} }) {
 			var key string
-			q := leaseKeyList.query(s.q.joins(), "SELECT partition_key", nil, rows, string(tenant), group, s.topic).add(lock)
+			q := leaseKeyList.query(s.q.joins(), "SELECT partition_key", rows, string(tenant), group, s.topic).add(lock)
 			if err := q.each(ctx, db, []any{&key}, func() { leased[mark{key: key, group: group}] = true }); err != nil {
 				return nil, fmt.Errorf("read the leases of group %q: %w", group, err)
 			}

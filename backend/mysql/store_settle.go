@@ -66,6 +66,13 @@ type settling struct {
 	lost    []bool // by index in given
 }
 
+// blockedError tells that somebody holds a row for long, as an open PublishTx of
+// a repeated id does. The transaction is not run again here, with the leases of
+// all its partitions locked meanwhile: the engine tries them one by one.
+type blockedError struct{ err error }
+
+func (e *blockedError) Error() string { return e.err.Error() }
+
 // part is a settlement on its way.
 type part struct {
 	engine.Settlement
@@ -141,7 +148,12 @@ func (t *settling) run(ctx context.Context, tx *sql.Tx) error {
 			return err
 		}
 	}
-	return t.write(ctx)
+	if err := t.write(ctx); isNowait(err) {
+		return &blockedError{err}
+	} else if err != nil {
+		return err
+	}
+	return nil
 }
 
 // own locks the lease rows and keeps the settlements whose epoch still holds.
@@ -155,7 +167,7 @@ func (t *settling) own(ctx context.Context) error {
 	owned := make(map[rowKey]bool, len(t.parts))
 	for rows := range chunksOf(t.parts, rowOfPart) {
 		var r rowKey
-		q := t.owned(selectLeases, nil, t.tenant, rows).add(forUpdate)
+		q := t.owned(selectLeases, t.tenant, rows).add(forUpdate)
 		if err := q.each(ctx, t.tx, []any{&r.key, &r.number}, func() { owned[r] = true }); err != nil {
 			return fmt.Errorf("lock the leases: %w", err)
 		}
@@ -234,7 +246,7 @@ func (t *settling) write(ctx context.Context) error {
 		return err
 	}
 	for rows := range chunksOf(leaving, rowOfPart) {
-		if err := t.owned("DELETE", nil, t.tenant, rows).exec(ctx, t.tx); err != nil {
+		if err := t.owned("DELETE", t.tenant, rows).exec(ctx, t.tx); err != nil {
 			return fmt.Errorf("give up %d leases: %w", len(rows), err)
 		}
 	}

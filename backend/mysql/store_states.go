@@ -95,7 +95,7 @@ func (s *store) dropStates(ctx context.Context, db querier, tenant tenants.ID, u
 // dropStateRows deletes delivery states by partition key and offset.
 func (s *store) dropStateRows(ctx context.Context, db querier, tenant tenants.ID, states []rowKey) error {
 	for rows := range slices.Chunk(states, listRows) {
-		q := stateList.query(s.q.joins(), "DELETE", nil, rows, string(tenant), s.group, s.topic)
+		q := stateList.query(s.q.joins(), "DELETE", rows, string(tenant), s.group, s.topic)
 		if err := q.exec(ctx, db); err != nil {
 			return fmt.Errorf("delete %d delivery states: %w", len(rows), err)
 		}

@@ -93,7 +93,8 @@ func look(names ...string) (string, error) {
 
 // arguments returns a command line for the server that reads no configuration of the machine's.
 func (p program) arguments(data string, settings ...string) []string {
-	args := []string{"--no-defaults", "--datadir=" + data}
+	// Temporary files stay apart from those of other servers, which sweep theirs.
+	args := []string{"--no-defaults", "--datadir=" + data, "--tmpdir=" + filepath.Dir(data)}
 	if os.Geteuid() == 0 {
 		// The server refuses root unless told so. Another user could not enter the private directory.
 		args = append(args, "--user=root")

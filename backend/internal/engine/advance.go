@@ -160,12 +160,12 @@ func (s *Subscription) hold(t *tenant, g Grant, tail, claim uint64, asked, now t
 // fetch reads messages of partitions that have some.
 func (s *Subscription) fetch(t *tenant, now time.Time) error {
 	hungry := t.ready.len() < s.target()
-	limit := s.batch(t)
+	limit, room := s.batch(t), min(settleRows, max(s.room(), 1))
 	var parts []*partition
 	var put []*partition
 	var ranges []Range
 	rows := 0
-	for n := t.fetch.len(); n > 0 && len(parts) < fetchChunk && rows < settleRows; n-- {
+	for n := t.fetch.len(); n > 0 && len(parts) < fetchChunk && rows < room; n-- {
 		p := t.fetch.pop()
 		if p.dropped || p.fetching || !s.wantsFetch(p) {
 			p.inFetch = false
@@ -210,6 +210,7 @@ func (s *Subscription) fetch(t *tenant, now time.Time) error {
 		}
 		return err
 	}
+	s.measure(got)
 	var claims []Claim
 	var claimed []*partition
 	for i, p := range parts {
@@ -230,6 +231,20 @@ func (s *Subscription) fetch(t *tenant, now time.Time) error {
 		return s.claim(t, claims, claimed)
 	}
 	return nil
+}
+
+// measure learns the size of payloads: up at once, down by and by.
+func (s *Subscription) measure(fetched []Fetched) {
+	n, size := 0, 0
+	for _, f := range fetched {
+		for i := range f.Messages {
+			n++
+			size += len(f.Messages[i].Payload)
+		}
+	}
+	if n > 0 {
+		s.size = max(size/n, s.size/4)
+	}
 }
 
 // take inserts what was read.
@@ -270,7 +285,7 @@ func (s *Subscription) claim(t *tenant, claims []Claim, parts []*partition) erro
 		if err == nil {
 			p.claimed = max(p.claimed, claims[i].Offset)
 		} else {
-			p.forget()
+			p.forget(now)
 		}
 		s.touch(p, now)
 	}

@@ -115,46 +115,64 @@ func (s *Subscription) release() {
 	})
 }
 
-// renew prolongs the leases that are due.
+// renew starts to prolong the leases that are due.
 func (s *Subscription) renew() {
 	now := time.Now()
 	s.mu.Lock()
-	var work []due[Lease]
+	defer s.mu.Unlock()
 	for _, t := range s.tenants {
+		if t.renewing || s.renewals >= maxRenewals {
+			continue
+		}
 		var list []Lease
 		for _, p := range t.parts {
 			if !p.renewAt.After(now) {
 				list = append(list, p.lease())
 			}
 		}
-		for chunk := range slices.Chunk(list, leaseChunk) {
-			work = append(work, due[Lease]{t, chunk})
+		if len(list) == 0 {
+			continue
+		}
+		t.renewing = true
+		s.renewals++
+		s.workers.Go(func() {
+			for chunk := range slices.Chunk(list, leaseChunk) {
+				s.renewSome(t, chunk)
+			}
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			t.renewing = false
+			s.renewals--
+		})
+	}
+}
+
+// maxRenewals is the number of tenants whose leases are renewed at once. None
+// waits for another: a row of one may be locked by somebody's transaction.
+const maxRenewals = 16
+
+func (s *Subscription) renewSome(t *tenant, list []Lease) {
+	asked := time.Now()
+	lost, err := s.o.Store.Renew(s.ctx, t.id, list)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err != nil {
+		s.faults.report("renew", t.id, err) // at the next tick again, until the lease has expired
+		return
+	}
+	for _, lease := range list {
+		p := t.parts[lease.Key]
+		switch {
+		case p == nil || p.epoch != lease.Epoch || p.settling && slices.Contains(lost, lease.Key):
+			// Drained, dropped or acquired anew meanwhile; a settlement under way
+			// will tell.
+		case slices.Contains(lost, lease.Key):
+			s.lose(p)
+		default:
+			p.expires = asked.Add(s.o.Config.LeaseDuration)
+			p.renewAt = asked.Add(s.o.Config.LeaseRenewal)
 		}
 	}
-	s.mu.Unlock()
-	each(work, func(w due[Lease]) {
-		asked := time.Now()
-		lost, err := s.o.Store.Renew(s.ctx, w.t.id, w.list)
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if err != nil {
-			s.faults.report("renew", w.t.id, err) // at the next tick again, until the lease has expired
-			return
-		}
-		for _, lease := range w.list {
-			p := w.t.parts[lease.Key]
-			switch {
-			case p == nil || p.epoch != lease.Epoch || p.settling && slices.Contains(lost, lease.Key):
-				// Drained, dropped or acquired anew meanwhile; a settlement
-				// under way will tell.
-			case slices.Contains(lost, lease.Key):
-				s.lose(p)
-			default:
-				p.expires = asked.Add(s.o.Config.LeaseDuration)
-				p.renewAt = asked.Add(s.o.Config.LeaseRenewal)
-			}
-		}
-	})
 }
 
 // beat tells the others of tenants with work that we are there, and takes the

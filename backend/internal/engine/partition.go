@@ -95,6 +95,7 @@ type partition struct {
 	inFetch    bool
 	inDirty    bool
 	stalls     int
+	failures   int       // settlements in a row that had an error
 	retryAt    time.Time // when a stalled or failed settlement is tried again
 	holdUntil  time.Time // nothing is written before: the store had an error
 	acquiredAt time.Time
@@ -224,6 +225,17 @@ func (p *partition) next(now time.Time, strict bool, maxAttempts int) (*entry, t
 	return nil, at
 }
 
+// fresh counts the entries that can be handed over in their turn. Those that
+// failed have theirs later, and hold up nothing behind them, or all of it.
+func (p *partition) fresh() (n int) {
+	for _, e := range p.entries[p.scan:] {
+		if e.status == waiting && e.visibleAt.IsZero() {
+			n++
+		}
+	}
+	return n
+}
+
 // idle tells that there is nothing left to do: all that is known is settled.
 func (p *partition) idle() bool {
 	return p.outs == 0 && p.exhausted() && p.prefix() == len(p.entries)
@@ -334,7 +346,11 @@ func (p *partition) apply(r Settled) (answered []*delivery) {
 		p.hasStates = len(p.states) > 0
 	}
 	p.scan = 0
-	p.late = append(p.late, r.Late...)
+	for _, offset := range r.Late {
+		if !p.known(offset) {
+			p.late = append(p.late, offset)
+		}
+	}
 	p.hasStates = p.hasStates || r.Stalled || len(r.Late) > 0 // the run went into states
 	return answered
 }
@@ -390,11 +406,20 @@ func (p *partition) fail(e *entry, cause string, policy backend.RetryPolicy, jit
 }
 
 // forget unreads what has not been claimed.
-func (p *partition) forget() {
+func (p *partition) forget(now time.Time) {
 	n := len(p.entries)
 	for n > 0 && p.entries[n-1].offset > p.claimed && p.entries[n-1].status == waiting {
 		n--
-		p.unload(p.entries[n])
+		e := p.entries[n]
+		p.unload(e)
+		if e.stored { // to be found again
+			if p.states == nil {
+				p.states = make(map[uint64]State)
+			}
+			p.states[e.offset] = State{
+				Offset: e.offset, Attempts: e.attempts, Deliveries: e.deliveries, Delay: max(e.visibleAt.Sub(now), 0), Barrier: e.barrier, Error: e.lastError,
+			}
+		}
 	}
 	clear(p.entries[n:])
 	p.entries = p.entries[:n]

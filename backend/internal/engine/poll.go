@@ -112,25 +112,39 @@ func (s *Subscription) look() (found bool, err error) {
 		s.mu.Unlock()
 	}
 	for _, t := range paged {
-		rows, err := s.o.Store.Discover(s.ctx, []tenants.ID{t.id}, t.cursor, listPage)
-		if err != nil {
-			return found, err
+		for range listSteps {
+			news, err := s.turn(t)
+			if err != nil {
+				return found, err
+			}
+			if found = found || news; news || t.cursor == "" {
+				break // there is something to do first, or all has been seen
+			}
 		}
-		s.mu.Lock()
-		found = s.note(rows) || found
-		switch {
-		case len(rows) >= listPage:
-			t.cursor = rows[len(rows)-1].Key
-		case t.cursor == "":
-			t.paged = false
-			s.complete([]tenants.ID{t.id}, rows)
-		default: // round once; what was not seen on the way is gone
-			t.cursor = ""
-			t.expire(s.listingAt)
-		}
-		s.mu.Unlock()
 	}
 	return found, nil
+}
+
+// turn looks at a tenant's next page and tells whether it brought anything new.
+func (s *Subscription) turn(t *tenant) (news bool, err error) {
+	rows, err := s.o.Store.Discover(s.ctx, []tenants.ID{t.id}, t.cursor, listPage)
+	if err != nil {
+		return false, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	news = s.note(rows)
+	switch {
+	case len(rows) >= listPage:
+		t.cursor = rows[len(rows)-1].Key
+	case t.cursor == "":
+		t.paged = false
+		s.complete([]tenants.ID{t.id}, rows)
+	default: // round once; what was not seen on the way is gone
+		t.cursor = ""
+		t.expire(s.listingAt)
+	}
+	return news, nil
 }
 
 // note takes in what a listing shows and tells whether any of it is new.

@@ -33,7 +33,12 @@ func (s *Subscription) settle() {
 			s.mu.Unlock()
 			continue
 		}
+		isolated := 0
+		if parts[0].failures > 0 {
+			isolated = 1
+		}
 		t.settlers++
+		t.isolated += isolated
 		if t.dirty.len() > 0 {
 			s.offerSettle(t)
 		}
@@ -50,6 +55,7 @@ func (s *Subscription) settle() {
 			s.settled(t, parts, batch, results)
 		}
 		t.settlers--
+		t.isolated -= isolated
 		if t.dirty.len() > 0 {
 			s.offerSettle(t)
 		}
@@ -60,8 +66,12 @@ func (s *Subscription) settle() {
 // collect takes what a transaction is to write.
 func (s *Subscription) collect(t *tenant, now time.Time) (parts []*partition, batch []Settlement) {
 	rows := 0
-	for t.dirty.len() > 0 && len(batch) < settlePartitions && rows < settleRows {
+	for n := t.dirty.len(); n > 0 && len(batch) < settlePartitions && rows < settleRows; n-- {
 		p := t.dirty.pop()
+		if p.failures > 0 && len(batch)+t.isolated > 0 && !p.dropped {
+			t.dirty.push(p) // alone: it may be what fails the others
+			continue
+		}
 		p.inDirty = false
 		if p.dropped || !s.wantsSettle(p, now) {
 			continue
@@ -70,6 +80,9 @@ func (s *Subscription) collect(t *tenant, now time.Time) (parts []*partition, ba
 		b := p.settlement(now)
 		parts, batch = append(parts, p), append(batch, b)
 		rows += len(b.Run) + len(b.States) + len(b.DeadLetters)
+		if p.failures > 0 {
+			break
+		}
 	}
 	return parts, batch
 }
@@ -94,6 +107,7 @@ func (s *Subscription) settled(t *tenant, parts []*partition, batch []Settlement
 		for _, dl := range batch[i].DeadLetters {
 			s.logDeadLetter(dl)
 		}
+		p.failures = 0
 		answered := p.apply(r)
 		for _, d := range answered {
 			d.result <- nil
@@ -157,6 +171,7 @@ func (s *Subscription) unsettled(parts []*partition, err error) {
 				p.writes++
 			}
 		}
+		p.failures++
 		p.holdUntil = now.Add(s.faults.pause())
 		s.touch(p, now)
 	}

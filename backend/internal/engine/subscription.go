@@ -2,10 +2,13 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/uber-go/tally/v4"
@@ -40,6 +43,19 @@ const (
 
 // releaseTimeout bounds what Stop does after its context has ended.
 const releaseTimeout = 2 * time.Second
+
+// lasting returns a context that outlives ctx by releaseTimeout.
+func lasting(ctx context.Context) (context.Context, context.CancelFunc) {
+	longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	end := context.AfterFunc(ctx, func() {
+		select {
+		case <-time.After(releaseTimeout):
+		case <-longer.Done():
+		}
+		cancel()
+	})
+	return longer, func() { end(); cancel() }
+}
 
 // Subscription implements [backend.Subscription].
 //
@@ -91,8 +107,10 @@ type Subscription struct {
 	alarms    alarms
 	releases  []*partition // to be given back
 	leases    int          // partitions held
+	renewals  int          // tenants whose leases are being renewed
 	inflight  int          // handed over and not yet durably answered
 	bytes     int          // of the payloads held
+	size      int          // of a payload, estimated high rather than low
 	listing   int          // number of the listing under way
 	listingAt time.Time
 	looking   bool               // a listing is under way
@@ -133,6 +151,7 @@ func Start(ctx context.Context, o Options) (*Subscription, error) {
 		tenants:      make(map[tenants.ID]*tenant),
 		recent:       make(map[partKey]uint64),
 	}
+	s.size = firstSize
 	s.faults.log, s.faults.scope = o.Logger, s.met.scope
 	s.toAdvance, s.toSettle = sync.NewCond(&s.mu), sync.NewCond(&s.mu)
 	s.idle = sync.NewCond(&s.mu)
@@ -197,7 +216,7 @@ func (s *Subscription) stop(ctx context.Context) {
 	s.mu.Unlock()
 	left := make(chan struct{})
 	go func() { s.workers.Wait(); close(left) }()
-	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
+	end, cancel := lasting(ctx)
 	defer cancel()
 	select { // a store call under way is given its time before it is cut off
 	case <-left:
@@ -205,11 +224,13 @@ func (s *Subscription) stop(ctx context.Context) {
 		s.cancel(backend.ErrClosed)
 		<-left
 	}
-	s.giveBack(end)
+	err := s.giveBack(end)
 	s.cancel(backend.ErrClosed)
 	if cut > 0 {
-		s.stopErr = fmt.Errorf("subscription of topic %q, group %q: %d deliveries cut off and returned without an attempt: %w",
-			s.o.Topic, s.o.Config.Group, cut, context.Cause(ctx))
+		err = errors.Join(fmt.Errorf("%d deliveries cut off and returned without an attempt: %w", cut, context.Cause(ctx)), err)
+	}
+	if err != nil {
+		s.stopErr = fmt.Errorf("subscription of topic %q, group %q: %w", s.o.Topic, s.o.Config.Group, err)
 	}
 }
 
@@ -273,31 +294,19 @@ func (s *Subscription) land(n int) {
 	}
 }
 
-// giveBack writes what takeBack left and releases all leases.
-func (s *Subscription) giveBack(ctx context.Context) {
+// giveBack writes what takeBack left and releases all leases, a few tenants at
+// a time. What it cannot release expires.
+func (s *Subscription) giveBack(ctx context.Context) error {
 	s.mu.Lock()
-	all := make([]*tenant, 0, len(s.tenants))
-	for _, t := range s.tenants {
-		all = append(all, t)
-	}
+	all := slices.Collect(maps.Values(s.tenants))
 	s.mu.Unlock()
-	for _, t := range all {
+	var failed atomic.Int64
+	each(all, func(t *tenant) {
 		s.returnCharges(ctx, t)
-		s.mu.Lock()
-		var back []Release
-		for _, p := range t.parts {
-			back = append(back, Release{Lease: p.lease(), Forget: p.idle()})
-			p.dropped = true
-			for _, e := range p.entries { // an outcome that could not be written
-				if e.d != nil && e.status == writing {
-					e.d.result <- backend.ErrLeaseLost
-				}
-			}
-		}
-		s.mu.Unlock()
-		for chunk := range slices.Chunk(back, leaseChunk) {
+		for chunk := range slices.Chunk(s.handBack(t), leaseChunk) {
 			if err := s.o.Store.Release(ctx, t.id, chunk); err != nil {
 				s.faults.report("release", t.id, err)
+				failed.Add(int64(len(chunk)))
 			}
 		}
 		if !t.beatAt.IsZero() {
@@ -305,7 +314,27 @@ func (s *Subscription) giveBack(ctx context.Context) {
 				s.faults.report("leave", t.id, err)
 			}
 		}
+	})
+	if n := failed.Load(); n > 0 {
+		return fmt.Errorf("%d leases could not be released and expire within %v", n, s.o.Config.LeaseDuration)
 	}
+	return nil
+}
+
+// handBack forgets the partitions of a tenant and returns their leases.
+func (s *Subscription) handBack(t *tenant) (back []Release) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, p := range t.parts {
+		back = append(back, Release{Lease: p.lease(), Forget: p.idle()})
+		p.dropped = true
+		for _, e := range p.entries { // an outcome that could not be written
+			if e.d != nil && e.status == writing {
+				s.answer(e, backend.ErrLeaseLost)
+			}
+		}
+	}
+	return back
 }
 
 func (s *Subscription) returnCharges(ctx context.Context, t *tenant) {
@@ -396,8 +425,7 @@ func (s *Subscription) wantsFetch(p *partition) bool {
 	if p.blockedUntil.After(time.Now()) {
 		return false // what is behind can wait as well
 	}
-	waits := len(p.entries) - p.scan
-	return waits <= s.batch(p.t)/2 && len(p.entries) < maxEntries
+	return p.fresh() <= s.batch(p.t)/2 && len(p.entries) < maxEntries
 }
 
 // longBlock is how long a partition has to be held up for what was read of it
@@ -411,14 +439,19 @@ const maxEntries = 10_000
 // batch is the number of messages to read of a partition at a time: fewer when
 // many partitions share the handlers, one at a time when payloads are large.
 func (s *Subscription) batch(t *tenant) int {
-	if s.bytes > maxBytes {
-		return 1
-	}
-	return min(s.o.Config.BatchSize, max(4*s.o.Config.MaxInFlight/max(len(t.parts), 1), 2))
+	limit := min(s.o.Config.BatchSize, max(4*s.o.Config.MaxInFlight/max(len(t.parts), 1), 2))
+	return max(min(limit, s.room()), 1)
 }
+
+// room is the number of messages that may be read before the payloads held
+// exceed maxBytes, if they are of the size of those read last.
+func (s *Subscription) room() int { return max(maxBytes-s.bytes, 0) / max(s.size, 1) }
 
 // maxBytes is the amount of payload held beyond which prefetching ends.
 const maxBytes = 64 << 20
+
+// firstSize is what payloads are taken for until some have been read.
+const firstSize = 1 << 20
 
 func (s *Subscription) wantsSettle(p *partition, now time.Time) bool {
 	if p.holdUntil.After(now) {
@@ -431,6 +464,9 @@ func (s *Subscription) wantsSettle(p *partition, now time.Time) bool {
 	if p.retryAt.After(now) {
 		s.alarm(p, p.retryAt)
 		return false
+	}
+	if len(p.late) > 0 {
+		return false // the watermark stands before it, until it is read and settled
 	}
 	if p.leaving || s.halted {
 		return p.prefix() > 0
@@ -502,7 +538,7 @@ func (s *Subscription) offer(t *tenant) {
 }
 
 func (s *Subscription) offerSettle(t *tenant) {
-	if !t.inSettle && (t.settlers == 0 || t.settlers < tenantSettlers && t.dirty.len() >= settlePartitions) {
+	if !t.inSettle && (t.settlers == t.isolated && t.settlers < tenantSettlers || t.settlers < tenantSettlers && t.dirty.len() >= settlePartitions) {
 		t.inSettle = true
 		s.settles.push(t)
 		s.toSettle.Signal()

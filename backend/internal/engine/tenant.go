@@ -29,6 +29,7 @@ type tenant struct {
 	advancing  bool
 	inSettle   bool // in Subscription.settles
 	settlers   int
+	isolated   int       // of those, with a single partition that had an error before
 	advanceAt  time.Time // not before, after an error
 	activeAt   time.Time // when it last had work
 	beatAt     time.Time // of the last heartbeat
@@ -39,6 +40,7 @@ type tenant struct {
 	view       []string // keys with work at the last whole listing, sorted
 	share      map[string]struct{}
 	shareValid bool
+	renewing   bool
 
 	paged  bool   // too many partitions for one page
 	cursor string // key the next page starts behind
