@@ -377,7 +377,7 @@ func partitions(ctx context.Context, b *bench) error {
 		}
 	}
 	before, _ := heap()
-	sub, err := q.Subscribe(ctx, topic, backend.SubscriptionConfig{Group: "bench", MaxInFlight: backend.MaxMaxInFlight})
+	sub, err := q.Subscribe(ctx, topic, backend.SubscriptionConfig{Group: "bench", MaxInFlight: backend.MaxMaxInFlight, VisibilityTimeout: time.Hour})
 	if err != nil {
 		return err
 	}

@@ -109,6 +109,7 @@ func relaxedNackFlows(s *stage) {
 	p := s.open(a)
 	c := s.subscribe(p, backend.SubscriptionConfig{
 		Group: group, Ordering: backend.Relaxed, Retry: backend.RetryPolicy{InitialBackoff: never, MaxBackoff: never},
+		BatchSize: 5, // what lies beyond the first batch is to come as well
 	})
 	msgs := s.publish(p, messages(a, "key", 30)...)
 	for i, m := range msgs {
