@@ -151,7 +151,9 @@ type SubscriptionConfig struct {
 // random between 0 and min(MaxBackoff, InitialBackoff × Multiplier^(n-1))
 // ("full jitter").
 type RetryPolicy struct {
-	// MaxAttempts, the first included. Default 10, at most 1,000.
+	// MaxAttempts, the first included. Default 10, at most 1,000. A message that
+	// takes its process down may be delivered once more: its first delivery was
+	// not on record.
 	MaxAttempts int
 	// InitialBackoff bounds the first wait. Default 500 ms, at least 1 ms.
 	InitialBackoff time.Duration

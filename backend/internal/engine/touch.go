@@ -171,7 +171,7 @@ func (s *Subscription) offer(t *tenant) {
 }
 
 func (s *Subscription) offerSettle(t *tenant) {
-	if !t.inSettle && (t.settlers == t.isolated && t.settlers < tenantSettlers || t.settlers < tenantSettlers && t.dirty.len() >= settlePartitions) {
+	if !t.inSettle && t.settlers < tenantSettlers && (t.settlers == t.isolated || t.dirty.len() >= settlePartitions) {
 		t.inSettle = true
 		s.settles.push(t)
 		s.toSettle.Signal()
