@@ -114,7 +114,9 @@ type SubscriptionConfig struct {
 	// Ordering is Strict by default.
 	Ordering Ordering
 	// MaxInFlight is the number of deliveries out at once, all partitions
-	// together. Default 128, at most 100,000.
+	// together. Where the queue has several tenants, the last eighth is kept for
+	// those with less than that in flight: one whose handlers are slow does not
+	// take them all. Default 128, at most 100,000.
 	MaxInFlight int
 	// BatchSize is the number of messages fetched of one partition at a time.
 	// Default 100, at most 1,000.

@@ -117,7 +117,8 @@ type Subscription struct {
 	Ordering string `yaml:"ordering"`
 	// Start is "earliest" (default) or "latest".
 	Start string `yaml:"start"`
-	// MaxInFlight deliveries at once. Default 128, at most 100,000.
+	// MaxInFlight deliveries at once, of which an eighth is kept for tenants that
+	// have less than that. Default 128, at most 100,000.
 	MaxInFlight int `yaml:"max_in_flight"`
 	// BatchSize of a fetch. Default 100, at most 1,000.
 	BatchSize int `yaml:"batch_size"`

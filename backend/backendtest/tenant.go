@@ -10,6 +10,7 @@ import (
 var tenantCases = []testCase{
 	{"SubscribersGetTheirTenantsOnly", tenantIsolation},
 	{"QuietTenantDoesNotWaitForABacklog", quietTenant},
+	{"ABusyTenantDoesNotTakeAllHandlers", reserveOfHandlers},
 	{"TenantsShareEqually", func(s *stage) { tenantShares(s, 1) }},
 	{"TenantWeightsAreKept", func(s *stage) { tenantShares(s, 3) }},
 }
@@ -78,9 +79,39 @@ func quietTenant(s *stage) {
 	s.finish(c, noisy, quiet)
 }
 
+// reserveOfHandlers has a tenant whose handlers do not come to an end. Another's
+// message is delivered all the same.
+func reserveOfHandlers(s *stage) {
+	const limit, reserve = 32, 32 / 8
+	noisy, quiet := s.tenant("noisy"), s.tenant("quiet")
+	p := s.open(noisy, quiet)
+	var msgs []backend.Message
+	for k := range 2 * limit {
+		msgs = append(msgs, message(noisy, fmt.Sprintf("key%d", k), "m"))
+	}
+	msgs = s.publish(p, msgs...)
+	c := s.subscribe(p, backend.SubscriptionConfig{Group: group, MaxInFlight: limit})
+	var held []*delivery
+	for range limit - reserve {
+		held = append(held, c.next())
+	}
+	c.nothing()
+	for i := range reserve {
+		msgs = append(msgs, s.publish(p, message(quiet, fmt.Sprintf("key%d", i), "m"))...)
+		held = append(held, c.expect(msgs[len(msgs)-1]))
+	}
+	s.pass(p)
+	c.nothing() // that is all of them
+	s.each(held, (*delivery).done)
+	c.ackAll()
+	s.within("all acked", acks(msgs))
+	s.faultless(s.history.log().only(onTopic(topic)).exactlyOnce(msgs))
+	s.finish(c, noisy, quiet)
+}
+
 // tenantShares gives two tenants the same backlog, and one of them a weight.
 func tenantShares(s *stage, weight int) {
-	const backlog, window = 1200, 800
+	const backlog, rounds = 1200, 20
 	a, b := s.tenant("a"), s.tenant("b")
 	p := s.open(a, b)
 	var batch []backend.Message
@@ -89,14 +120,16 @@ func tenantShares(s *stage, weight int) {
 	}
 	s.publish(p, batch...)
 	// Handlers that are all taken before any is done are what there is to share.
+	// An eighth is kept for tenants that have less than that.
 	const handlers = 40
+	const window = rounds * (handlers - handlers/8)
 	c := s.subscribe(p, backend.SubscriptionConfig{
 		Group: group, Ordering: backend.Relaxed, MaxInFlight: handlers, TenantWeights: map[tenants.ID]int{b: weight},
 	})
 	counts := make(map[tenants.ID]int)
-	for range window / handlers {
+	for range rounds {
 		var out []*delivery
-		for range handlers {
+		for range handlers - handlers/8 {
 			d := c.next()
 			counts[d.Message().Tenant]++
 			out = append(out, d)

@@ -225,14 +225,17 @@ const (
  leased_at = ` + leaseIsOver + `VALUES(leased_at), leased_at),
  lease_expires_at = ` + leaseIsOver + `VALUES(lease_expires_at), lease_expires_at)`
 
-	// stmtGrants (PRIMARY of both) is followed by a list of partition keys.
+	// stmtGrants (PRIMARY of all) reads leases with the watermark and the
+	// registration of the group, and whether it has delivery states there. It is
+	// followed by a list of partition keys.
 	stmtGrants = `SELECT l.partition_key, l.lease_epoch, l.leased_by = ? AND l.instance = ?, l.lease_expires_at - ` + nowMillis + `,
- l.suspect_offset, o.offset_acked FROM queue_partition_leases AS l FORCE INDEX (PRIMARY) LEFT JOIN queue_offsets AS o
- ON o.tenant = l.tenant AND o.topic = l.topic AND o.partition_key = l.partition_key AND o.consumer_group = l.consumer_group
+ l.suspect_offset, o.offset_acked, g.offset_acked, COALESCE(g.paused, 0),
+ EXISTS (SELECT 1 FROM queue_delivery_state AS s FORCE INDEX (PRIMARY) WHERE s.tenant = l.tenant AND s.consumer_group = l.consumer_group
+ AND s.topic = l.topic AND s.partition_key = l.partition_key)
+ FROM queue_partition_leases AS l FORCE INDEX (PRIMARY)
+ LEFT JOIN queue_offsets AS o ON o.tenant = l.tenant AND o.topic = l.topic AND o.partition_key = l.partition_key AND o.consumer_group = l.consumer_group
+ LEFT JOIN queue_offsets AS g ON g.tenant = l.tenant AND g.topic = l.topic AND g.partition_key = '' AND g.consumer_group = l.consumer_group
  WHERE l.tenant = ? AND l.consumer_group = ? AND l.topic = ? AND l.partition_key IN `
-
-	// stmtPosition (PRIMARY) reads the registration.
-	stmtPosition = `SELECT offset_acked, paused FROM queue_offsets WHERE tenant = ? AND topic = ? AND partition_key = '' AND consumer_group = ?`
 
 	// stmtStates (PRIMARY) is followed by a list of partition keys, statesBehind
 	// from the second page on, and statesPage.

@@ -68,14 +68,11 @@ func (s *store) acquire(ctx context.Context, tenant tenants.ID, free []engine.Ca
 		if err := s.lease(ctx, tx, tenant, free); err != nil {
 			return err
 		}
-		base, err := s.position(ctx, tx, tenant, &got.Paused)
+		pending, err := s.grants(ctx, tx, tenant, free, before, &got)
 		if err != nil {
 			return err
 		}
-		if err := s.grants(ctx, tx, tenant, free, before, base, &got); err != nil {
-			return err
-		}
-		return s.states(ctx, tx, tenant, got.Grants)
+		return s.states(ctx, tx, tenant, pending)
 	})
 	switch {
 	case errors.Is(err, errBlocked) && len(free) == 1:
@@ -159,59 +156,56 @@ func (s *store) lease(ctx context.Context, tx *sql.Tx, tenant tenants.ID, free [
 	return nil
 }
 
-// position reads where the group stands in partitions where it has no
-// watermark. A group that an operator dropped while it is subscribed begins
-// again with what is stored.
-func (s *store) position(ctx context.Context, tx *sql.Tx, tenant tenants.ID, paused *bool) (uint64, error) {
-	var base uint64
-	found := false
-	q := newQuery(0, stmtPosition, string(tenant), s.topic, s.group)
-	if err := q.each(ctx, tx, []any{&base, paused}, func() { found = true }); err != nil || found {
-		return base, err
-	}
-	return 0, newQuery(0, stmtRegister, string(tenant), s.topic, s.group, 0).exec(ctx, tx)
-}
-
-// grants reads back whose the leases are. Those that are ours under the epoch
-// they had before were not taken now.
+// grants reads back whose the leases are, and where the group stands there.
+// Those that are ours under the epoch they had before were not taken now. It
+// returns those that have delivery states.
 func (s *store) grants(
-	ctx context.Context, tx *sql.Tx, tenant tenants.ID, free []engine.Candidate, before map[string]holder, base uint64, result *engine.Acquired,
-) error {
+	ctx context.Context, tx *sql.Tx, tenant tenants.ID, free []engine.Candidate, before map[string]holder, result *engine.Acquired,
+) (pending []*engine.Grant, err error) {
+	result.Grants = make([]engine.Grant, 0, len(free)) // pending points into it
+	registered := true
 	for chunk := range slices.Chunk(free, listKeys) {
 		var g engine.Grant
-		var mine bool
+		var mine, states bool
 		var left int64
-		var mark sql.Null[uint64]
+		var mark, base sql.Null[uint64]
 		q := newQuery(len(chunk), stmtGrants, s.name, s.instance, string(tenant), s.group, s.topic).in(keysOf(chunk)...)
-		err := q.each(ctx, tx, []any{&g.Key, &g.Epoch, &mine, &left, &g.Suspect, &mark}, func() {
+		err := q.each(ctx, tx, []any{&g.Key, &g.Epoch, &mine, &left, &g.Suspect, &mark, &base, &result.Paused, &states}, func() {
+			registered = registered && base.Valid
 			if !mine || g.Epoch == before[g.Key].epoch {
 				result.Denied[g.Key] = max(fromMillis(left), time.Millisecond)
 				return
 			}
-			g.Watermark, g.Stored = base, mark.Valid
-			if mark.Valid {
-				g.Watermark = mark.V
-			}
 			grant := g
+			grant.Watermark, grant.Stored = base.V, mark.Valid
+			if mark.Valid {
+				grant.Watermark = mark.V
+			}
 			if grant.Suspect <= grant.Watermark {
 				grant.Suspect = 0
 			}
 			result.Grants = append(result.Grants, grant)
+			if states {
+				pending = append(pending, &result.Grants[len(result.Grants)-1])
+			}
 		})
 		if err != nil {
-			return err
+			return nil, err
 		}
 	}
-	return nil
+	if !registered { // dropped by an operator: the group begins again with what is stored
+		return pending, newQuery(0, stmtRegister, string(tenant), s.topic, s.group, 0).exec(ctx, tx)
+	}
+	return pending, nil
 }
 
 // states adds the delivery states above the watermarks.
-func (s *store) states(ctx context.Context, tx *sql.Tx, tenant tenants.ID, grants []engine.Grant) error {
+func (s *store) states(ctx context.Context, tx *sql.Tx, tenant tenants.ID, grants []*engine.Grant) error {
 	for chunk := range slices.Chunk(grants, listKeys) {
 		byKey := make(map[string]*engine.Grant, len(chunk))
 		keys := make([]any, len(chunk))
-		for i := range chunk {
-			byKey[chunk[i].Key], keys[i] = &chunk[i], chunk[i].Key
+		for i, g := range chunk {
+			byKey[g.Key], keys[i] = g, g.Key
 		}
 		var key string
 		var st engine.State

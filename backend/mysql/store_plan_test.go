@@ -29,12 +29,20 @@ func TestEveryStatementUsesItsIndex(t *testing.T) {
 			}
 			f := fixtureOn(t, newTestQueue(t, Params{DB: db}), db)
 			for i := range c.beside {
-				mustExec(t, db, stmtInsert+insertRow, "stranger", topicA, fmt.Sprintf("key-%d", i%700), fmt.Sprint(i), []byte("x"), "{}", i)
+				key := fmt.Sprintf("key-%d", i%700)
+				mustExec(t, db, stmtInsert+insertRow, "stranger", topicA, key, fmt.Sprint(i), []byte("x"), "{}", i)
+				mustExec(t, db, stmtSetStates+ackedRow, "stranger", groupA, topicA, key, i)
+				if i < 700 {
+					mustExec(t, db, stmtSetMarks+markRow, "stranger", topicA, key, groupA, i)
+					mustExec(t, db, stmtLease+leaseRow, "stranger", groupA, topicA, key, "s", 1, 1000, i)
+				}
 			}
 			mustExec(t, db, "TRUNCATE TABLE mysql.general_log")
 			mustExec(t, db, "SET GLOBAL general_log = ON")
 			exerciseStore(f, c.partitions, c.deep)
 			mustExec(t, db, "SET GLOBAL general_log = OFF")
+			// A table that looks empty to the optimizer may be scanned for all it cares.
+			mustExec(t, db, "ANALYZE TABLE queue_delivery_state, queue_offsets, queue_partition_leases")
 
 			explained := 0
 			for _, statement := range logged(t, db) {

@@ -90,7 +90,7 @@ func (s *store) readMarks(ctx context.Context, db querier, tenant tenants.ID, ke
 		}
 	}
 	if _, ok := m.base[s.group]; !ok {
-		m.base[s.group] = 0 // dropped by an operator; see position
+		m.base[s.group] = 0 // dropped by an operator; see grants
 	}
 	return m, nil
 }

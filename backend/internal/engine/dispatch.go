@@ -84,8 +84,13 @@ func (s *Subscription) received(d *delivery, now time.Time) {
 // Round-Robin, SIGCOMM 1995, with a cost of one a message), and within a tenant
 // its ready partitions in turn.
 func (s *Subscription) pick(now time.Time) *delivery {
-	for !s.halted && s.inflight < s.o.Config.MaxInFlight && s.ring.len() > 0 {
+	for passed := 0; !s.halted && s.inflight < s.o.Config.MaxInFlight && passed < s.ring.len(); {
 		t := s.ring.items[s.ring.head]
+		if !s.admits(t) {
+			s.ring.push(s.ring.pop())
+			passed++
+			continue
+		}
 		if t.paused || t.ready.len() == 0 {
 			s.ring.pop()
 			t.inRing, t.credit = false, t.weight
@@ -123,6 +128,15 @@ func (s *Subscription) pick(now time.Time) *delivery {
 	return nil
 }
 
+// admits tells whether a tenant may have one more message in flight. The last
+// eighth of them is kept for tenants that have fewer than that: who has little
+// to do need not wait for handlers, or for answers to be written, of those who
+// have much.
+func (s *Subscription) admits(t *tenant) bool {
+	reserve := s.o.Config.MaxInFlight / 8
+	return len(s.list) == 1 || t.inflight < reserve || s.o.Config.MaxInFlight-s.inflight > reserve
+}
+
 // begin makes the delivery of an entry.
 func (s *Subscription) begin(p *partition, e *entry, now time.Time) *delivery {
 	e.deliveries++
@@ -137,6 +151,7 @@ func (s *Subscription) begin(p *partition, e *entry, now time.Time) *delivery {
 	e.deadline = now.Add(s.o.Config.VisibilityTimeout)
 	p.outs++
 	s.inflight++
+	p.t.inflight++
 	s.pending = d
 	s.alarm(p, e.deadline)
 	s.met.delivered.Inc(1)

@@ -112,7 +112,7 @@ func (s *Subscription) settled(t *tenant, parts []*partition, batch []Settlement
 		for _, d := range answered {
 			d.result <- nil
 		}
-		s.land(len(answered))
+		s.land(t, len(answered))
 		switch {
 		case r.Drained:
 			s.drained(t, p, r, now)

@@ -130,12 +130,13 @@ func (s *Subscription) supersede(p *partition, e *entry, cause error) {
 	e.d.cancel(cause)
 	e.d = nil
 	p.outs--
-	s.land(1)
+	s.land(p.t, 1)
 }
 
-// land takes n deliveries out of flight.
-func (s *Subscription) land(n int) {
+// land takes n deliveries of a tenant out of flight.
+func (s *Subscription) land(t *tenant, n int) {
 	s.inflight -= n
+	t.inflight -= n
 	if n > 0 {
 		s.idle.Broadcast()
 		kick(s.dispatchKick)

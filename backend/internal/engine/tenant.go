@@ -25,6 +25,7 @@ type tenant struct {
 
 	inRing     bool // in Subscription.ring
 	credit     int  // deliveries left in this turn
+	inflight   int  // handed over and not yet durably answered
 	inAdvance  bool // in Subscription.advances
 	advancing  bool
 	inSettle   bool // in Subscription.settles

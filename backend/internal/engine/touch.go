@@ -139,9 +139,10 @@ func (s *Subscription) drop(p *partition) {
 
 // answer ends the wait of a handler for the outcome of its settlement.
 func (s *Subscription) answer(e *entry, err error) {
+	t := e.d.p.t
 	e.d.result <- err
 	e.d = nil
-	s.land(1)
+	s.land(t, 1)
 }
 
 // answerSent does so for all that a settlement of a partition dropped meanwhile
