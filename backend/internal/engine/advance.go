@@ -56,7 +56,16 @@ func (s *Subscription) target() int {
 // hungry tells whether a step of the tenant would bring messages that can be
 // used now. Every step takes something out of the tenant's queues.
 func (s *Subscription) hungry(t *tenant) bool {
-	return !t.paused && !s.halted && t.fetch.len()+t.wanted.len() > 0 && t.ready.len() < s.target()
+	return !t.paused && !s.halted && t.fetch.len()+t.wanted.len() > 0 && t.ready.len() < s.target() && s.allowance(t) > 0
+}
+
+// allowance is the number of messages that may be read for a tenant now: one at
+// least if it has none to hand over, however many payloads are held.
+func (s *Subscription) allowance(t *tenant) int {
+	if t.ready.len() == 0 {
+		return max(s.room(), 1)
+	}
+	return s.room()
 }
 
 // step takes a tenant one step forward. mu is held on entry and exit, and not
@@ -160,7 +169,7 @@ func (s *Subscription) hold(t *tenant, g Grant, tail, claim uint64, asked, now t
 // fetch reads messages of partitions that have some.
 func (s *Subscription) fetch(t *tenant, now time.Time) error {
 	hungry := t.ready.len() < s.target()
-	limit, room := s.batch(t), min(settleRows, max(s.room(), 1))
+	limit, room := s.batch(t), min(settleRows, s.allowance(t))
 	var parts []*partition
 	var put []*partition
 	var ranges []Range
@@ -171,8 +180,8 @@ func (s *Subscription) fetch(t *tenant, now time.Time) error {
 			p.inFetch = false
 			continue
 		}
-		empty := len(p.entries) == p.scan && now.Sub(p.acquiredAt) >= starving
-		if !hungry && !empty {
+		starved := len(p.entries) == p.scan && now.Sub(p.acquiredAt) >= starving && s.room() > 0
+		if !hungry && !starved {
 			put = append(put, p)
 			continue
 		}

@@ -3,6 +3,9 @@ package engine_test
 import (
 	"context"
 	"errors"
+	"slices"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,49 +15,7 @@ import (
 	"github.com/tenantmq/tenantmq/tenants"
 )
 
-// oneMessage is a store with one message that nothing happens to but what the
-// test decides.
-type oneMessage struct {
-	engine.Store // the rest is not called
-
-	settle func(context.Context, []engine.Settlement) ([]engine.Settled, error)
-	taken  bool
-}
-
-func (o *oneMessage) Register(context.Context, []tenants.ID) error { return nil }
-
-func (o *oneMessage) Discover(context.Context, []tenants.ID, string, int) ([]engine.Stored, error) {
-	if o.taken {
-		return nil, nil
-	}
-	return []engine.Stored{{Tenant: "a", Key: "key", Head: 1, Tail: 1}}, nil
-}
-
-func (o *oneMessage) Acquire(context.Context, tenants.ID, []engine.Candidate) (engine.Acquired, error) {
-	o.taken = true
-	return engine.Acquired{Grants: []engine.Grant{{Lease: engine.Lease{Key: "key", Epoch: 1}}}}, nil
-}
-
-func (o *oneMessage) Fetch(_ context.Context, _ tenants.ID, ranges []engine.Range) ([]engine.Fetched, error) {
-	m := engine.Message{Message: backend.Message{Tenant: "a", Topic: "topic", PartitionKey: "key", ID: "id", Offset: 1}}
-	return []engine.Fetched{{Key: "key", Messages: []engine.Message{m}, Exhausted: true}}, nil
-}
-
-func (o *oneMessage) Settle(ctx context.Context, _ tenants.ID, list []engine.Settlement) ([]engine.Settled, error) {
-	return o.settle(ctx, list)
-}
-
-func (o *oneMessage) Renew(context.Context, tenants.ID, []engine.Lease) ([]string, error) {
-	return nil, errors.New("the network is away")
-}
-
-func (o *oneMessage) Control(context.Context, []tenants.ID) (map[tenants.ID]engine.Control, error) {
-	return nil, nil
-}
-func (o *oneMessage) Beat(context.Context, tenants.ID) error                      { return nil }
-func (o *oneMessage) Leave(context.Context, tenants.ID) error                     { return nil }
-func (o *oneMessage) Purge(context.Context, []tenants.ID) error                   { return nil }
-func (o *oneMessage) Release(context.Context, tenants.ID, []engine.Release) error { return nil }
+var errAway = errors.New("the network is away")
 
 // A lease may run out by the owner's clock while its settlement is being
 // written. What the transaction says decides then, not the clock.
@@ -70,25 +31,170 @@ func TestSettlementUnderWayOutlivesTheLocalLease(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				cfg := backend.SubscriptionConfig{Group: "group", SubscriberName: "me", LeaseDuration: time.Second}.WithDefaults()
-				set, err := tenants.New("a")
-				if err != nil {
-					t.Fatal(err)
+				s := &script{
+					onRenew: func(tenants.ID, []engine.Lease) error { return errAway },
+					onSettle: func(tenants.ID, []engine.Settlement) ([]engine.Settled, error) {
+						time.Sleep(2 * time.Second)
+						return []engine.Settled{tc.result}, tc.err
+					},
 				}
-				store := &oneMessage{settle: func(context.Context, []engine.Settlement) ([]engine.Settled, error) {
-					time.Sleep(2 * cfg.LeaseDuration)
-					return []engine.Settled{tc.result}, tc.err
-				}}
-				sub, err := engine.Start(t.Context(), engine.Options{Topic: "topic", Config: cfg, Tenants: set, Store: store, Hub: new(engine.Hub)})
-				if err != nil {
-					t.Fatal(err)
-				}
+				s.put("a", "key", 1, 1)
+				sub, _ := s.start(t, backend.SubscriptionConfig{LeaseDuration: time.Second}, "a")
 				d := <-sub.Deliveries()
 				if err := d.Ack(t.Context()); !errors.Is(err, tc.want) || tc.want == nil && err != nil {
 					t.Errorf("Ack: %v, want %v", err, tc.want)
 				}
 				if err := sub.Stop(t.Context()); err != nil {
 					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+// Somebody's transaction may hold a row of one tenant for as long as it likes.
+func TestRenewalDoesNotWaitForAnotherTenants(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const hold = time.Hour
+		s := &script{onRenew: func(tenant tenants.ID, _ []engine.Lease) error {
+			if tenant == "blocked" {
+				time.Sleep(hold)
+			}
+			return nil
+		}}
+		s.put("blocked", "key", 1, 1)
+		s.put("other", "key", 1, 1)
+		sub, _ := s.start(t, backend.SubscriptionConfig{VisibilityTimeout: 2 * hold}, "blocked", "other")
+		out := make(map[tenants.ID]backend.Delivery)
+		for range 2 {
+			d := <-sub.Deliveries()
+			out[d.Message().Tenant] = d
+		}
+		time.Sleep(hold / 2)
+		if err := out["other"].Ack(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if err := out["blocked"].Ack(t.Context()); !errors.Is(err, backend.ErrLeaseLost) {
+			t.Errorf("Ack under a lease that was not renewed: %v, want ErrLeaseLost", err)
+		}
+		if err := sub.Stop(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// The states that came with a lease are all there is to know of earlier
+// attempts; an error after that must not cost them.
+func TestFailedClaimKeepsTheAttempts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var failures atomic.Int32
+		s := &script{
+			states: map[string][]engine.State{"key": {{Offset: 300, Attempts: 3, Deliveries: 3}}},
+			onClaim: func(_ tenants.ID, claims []engine.Claim) error {
+				if claims[0].Offset == 300 && failures.Add(1) < 3 {
+					return errAway
+				}
+				return nil
+			},
+		}
+		s.put("a", "key", 300, 1)
+		sub, _ := s.start(t, backend.SubscriptionConfig{}, "a")
+		for range 299 {
+			if err := (<-sub.Deliveries()).Ack(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		d := <-sub.Deliveries()
+		if n := failures.Load(); n < 3 {
+			t.Fatalf("claimed %d times, nothing was tested", n)
+		}
+		if d.Message().Offset != 300 || d.Attempt() != 4 {
+			t.Errorf("offset %d, attempt %d, want 300 and 4", d.Message().Offset, d.Attempt())
+		}
+		if err := d.Ack(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if err := sub.Stop(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A partition on its way to another member is given up even if a message that
+// was committed late turns up behind what was read.
+func TestHandoverDoesNotWaitForALateMessage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		released := make(chan []engine.Release, 10)
+		s := &script{onRelease: func(_ context.Context, _ tenants.ID, list []engine.Release) error {
+			released <- list
+			return nil
+		}}
+		s.put("a", "key", 9, 1)
+		late := s.messages["a"]["key"][3]
+		s.messages["a"]["key"] = slices.Delete(s.messages["a"]["key"], 3, 4)
+		sub, hub := s.start(t, backend.SubscriptionConfig{}, "a")
+		d := <-sub.Deliveries()
+		s.mu.Lock()
+		s.members = []string{"another", "third"} // our own heartbeat is gone, all of it is theirs
+		s.mu.Unlock()
+		time.Sleep(3 * time.Second) // seen by now
+		hub.Notify(engine.Wake{Tenant: "a", Topic: "topic", Key: "key", Offset: late.Offset})
+		if err := d.Ack(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case <-released:
+		case <-time.After(time.Minute):
+			t.Error("not released")
+		}
+		if err := sub.Stop(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestStopReportsLeasesItCannotRelease(t *testing.T) {
+	for name, tc := range map[string]struct {
+		onRelease func(context.Context, tenants.ID, []engine.Release) error
+		want      string
+		within    time.Duration
+	}{
+		"an error": {
+			onRelease: func(context.Context, tenants.ID, []engine.Release) error { return errAway },
+			want:      "1 leases could not be released", within: time.Second,
+		},
+		"no answer": {
+			onRelease: func(ctx context.Context, _ tenants.ID, _ []engine.Release) error {
+				<-ctx.Done()
+				return ctx.Err()
+			},
+			want: "1 leases could not be released", within: 12 * time.Second, // the context's ten, and two
+		},
+		"a slow answer": {
+			onRelease: func(context.Context, tenants.ID, []engine.Release) error {
+				time.Sleep(11 * time.Second)
+				return nil
+			},
+			within: 12 * time.Second,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &script{onRelease: tc.onRelease}
+				s.put("a", "key", 2, 1)
+				sub, _ := s.start(t, backend.SubscriptionConfig{BatchSize: 1}, "a")
+				if err := (<-sub.Deliveries()).Nack(t.Context(), errors.New("not now")); err != nil {
+					t.Fatal(err)
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+				defer cancel()
+				start := time.Now()
+				err := sub.Stop(ctx)
+				if took := time.Since(start); took > tc.within {
+					t.Errorf("Stop took %v", took)
+				}
+				if tc.want == "" && err != nil || tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)) {
+					t.Errorf("Stop: %v, want %q", err, tc.want)
 				}
 			})
 		})
