@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"slices"
 	"sync"
 	"time"
@@ -17,6 +18,8 @@ const (
 	controlChunk = 500
 	// collectChunk is the number of passed partitions looked at at a time.
 	collectChunk = 100
+	// maxLastCollect bounds those looked at when a subscription stops.
+	maxLastCollect = 1000
 	// keepWorkers is the number of tenants looked after at once.
 	keepWorkers = 4
 )
@@ -273,27 +276,52 @@ func (s *Subscription) garbage() {
 			continue
 		}
 		t.collectAt = now
-		var list []Passed
-		for key, mark := range t.passed { // a random part of them, if there are many
-			if list = append(list, Passed{Key: key, Watermark: mark.watermark, Stored: mark.stored}); len(list) == collectChunk {
-				break
-			}
-		}
+		list := t.collectable(collectChunk, func(passed) bool { return true })
 		work = append(work, due[Passed]{t, list})
 	}
 	s.mu.Unlock()
-	each(work, func(w due[Passed]) {
-		stale, err := s.o.Store.Collect(s.ctx, w.t.id, w.list)
-		if err != nil {
-			s.faults.report("collect", w.t.id, err)
-			return
+	each(work, func(w due[Passed]) { s.collectSome(s.ctx, w.t, w.list) })
+}
+
+// collectable takes some of the passed partitions that are wanted; of many, a
+// random part.
+func (t *tenant) collectable(limit int, wanted func(passed) bool) (list []Passed) {
+	for key, mark := range t.passed {
+		if len(list) == limit {
+			break
 		}
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		for _, key := range stale {
-			delete(w.t.passed, key) // acquire it and see
+		if wanted(mark) {
+			list = append(list, Passed{Key: key, Watermark: mark.watermark, Stored: mark.stored})
+			mark.tried = true
+			t.passed[key] = mark
 		}
-	})
+	}
+	return list
+}
+
+func (s *Subscription) collectSome(ctx context.Context, t *tenant, list []Passed) {
+	stale, err := s.o.Store.Collect(ctx, t.id, list)
+	if err != nil {
+		s.faults.report("collect", t.id, err)
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, key := range stale {
+		delete(t.passed, key) // acquire it and see
+	}
+}
+
+// collectLast collects what has not been tried yet. Of two groups that pass a
+// message at the same moment neither sees the other's watermark, and each leaves
+// the message to whoever collects later: that must not be nobody.
+func (s *Subscription) collectLast(ctx context.Context, t *tenant) {
+	s.mu.Lock()
+	list := t.collectable(maxLastCollect, func(p passed) bool { return !p.tried })
+	s.mu.Unlock()
+	for chunk := range slices.Chunk(list, collectChunk) {
+		s.collectSome(ctx, t, chunk)
+	}
 }
 
 // nudge takes up what had to wait: for handlers, or after an error.

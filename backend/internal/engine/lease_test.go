@@ -200,3 +200,22 @@ func TestStopReportsLeasesItCannotRelease(t *testing.T) {
 		})
 	}
 }
+
+// Of two groups that pass a message at the same moment neither sees that the
+// other has. The one that stops last must not leave it behind.
+func TestStopCollectsWhatBothGroupsHavePassed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &script{keep: true}
+		s.put("a", "key", 1, 1)
+		sub, _ := s.start(t, backend.SubscriptionConfig{}, "a")
+		if err := (<-sub.Deliveries()).Ack(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := sub.Stop(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if want := []engine.Passed{{Key: "key", Watermark: 1, Stored: true}}; !slices.Equal(s.collected, want) {
+			t.Errorf("collected %v, want %v", s.collected, want)
+		}
+	})
+}

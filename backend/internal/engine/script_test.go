@@ -17,14 +17,15 @@ import (
 // tested elsewhere; here it is about what the engine makes of one that is slow,
 // locked or away.
 type script struct {
-	mu       sync.Mutex
-	messages map[tenants.ID]map[string][]engine.Message
-	keys     map[tenants.ID][]string   // sorted, once used
-	states   map[string][]engine.State // a group's, by partition key, when it acquires
-	members  []string
-	keep     bool // another group waits for all messages
-	fetched  int  // bytes
-	released []engine.Release
+	mu        sync.Mutex
+	messages  map[tenants.ID]map[string][]engine.Message
+	keys      map[tenants.ID][]string   // sorted, once used
+	states    map[string][]engine.State // a group's, by partition key, when it acquires
+	members   []string
+	keep      bool // another group waits for all messages
+	fetched   int  // bytes
+	released  []engine.Release
+	collected []engine.Passed
 
 	onAcquire func(tenants.ID, []engine.Candidate) error
 	onRenew   func(tenants.ID, []engine.Lease) error
@@ -190,6 +191,9 @@ func (s *script) Settle(_ context.Context, tenant tenants.ID, list []engine.Sett
 func (s *script) Beat(context.Context, tenants.ID) error    { return nil }
 func (s *script) Leave(context.Context, tenants.ID) error   { return nil }
 func (s *script) Purge(context.Context, []tenants.ID) error { return nil }
-func (s *script) Collect(context.Context, tenants.ID, []engine.Passed) ([]string, error) {
+func (s *script) Collect(_ context.Context, _ tenants.ID, passed []engine.Passed) ([]string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.collected = append(s.collected, passed...)
 	return nil, nil
 }

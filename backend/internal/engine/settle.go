@@ -138,7 +138,7 @@ func (s *Subscription) drained(t *tenant, p *partition, r Settled, now time.Time
 	tail, fetched, late := p.tail, p.fetched, p.late
 	s.drop(p)
 	if r.Watermark > 0 { // its messages may stay, for other groups or for the collector
-		t.passed[p.key] = passed{r.Watermark, r.Stored}
+		t.passed[p.key] = passed{watermark: r.Watermark, stored: r.Stored}
 	}
 	if s.looking {
 		s.recent[partKey{t.id, p.key}] = fetched

@@ -158,6 +158,7 @@ func (s *Subscription) giveBack(ctx context.Context) error {
 				failed.Add(int64(len(chunk)))
 			}
 		}
+		s.collectLast(ctx, t)
 		if !t.beatAt.IsZero() {
 			if err := s.o.Store.Leave(ctx, t.id); err != nil {
 				s.faults.report("leave", t.id, err)

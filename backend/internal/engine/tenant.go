@@ -61,6 +61,7 @@ type candidate struct {
 type passed struct {
 	watermark uint64
 	stored    bool // in a row of the partition's own
+	tried     bool // to collect
 }
 
 // assignLimit is the number of partitions up to which a tenant is balanced to
