@@ -31,7 +31,14 @@ type queueParams struct {
 	DB        *givenDB        `optional:"true"`
 	Harness   *harness.Memory `optional:"true"`
 	Lifecycle fx.Lifecycle
+	Shutdown  fx.Shutdowner
 }
+
+// ExitFault is the exit code of an application that the module has shut down
+// because the queue's tables were dropped, or changed by another version, while
+// it ran. Nothing else makes the module shut an application down: a database
+// that is away or slow is waited for.
+const ExitFault = 3
 
 // queue stands in for a backend until the application starts. A constructor
 // that opened one would leave it behind, a connection pool and its goroutine,
@@ -104,6 +111,7 @@ func (q *queue) openMySQL(ctx context.Context) (*opened, error) {
 	}
 	m, err := mysql.NewQueue(mysql.Params{
 		DB: db, Tenants: q.p.Tenants, Config: q.p.Config.mysql(), Logger: q.p.Telemetry.log, Scope: q.p.Telemetry.scope,
+		OnFault: q.fault,
 	})
 	if err != nil {
 		return nil, errors.Join(err, closeDB())
@@ -118,6 +126,10 @@ func (q *queue) openMySQL(ctx context.Context) (*opened, error) {
 		return o, q.explain(err)
 	}
 	return o, nil
+}
+
+func (q *queue) fault(error) { // the backend has logged it
+	_ = q.p.Shutdown.Shutdown(fx.ExitCode(ExitFault)) // shutting down already
 }
 
 func newOpened(q adminQueue, closeAll func(context.Context) error) *opened {

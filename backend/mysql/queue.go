@@ -31,6 +31,12 @@ type Params struct {
 	Config  Config
 	Logger  *zap.Logger // nil: none
 	Scope   tally.Scope // nil: none
+	// OnFault is told once, by a [FaultError], that the tables are not those the
+	// queue works on any more: dropped, or migrated by another version. The queue
+	// goes on trying; a service had better end. It is called on a goroutine of its
+	// own, which Close waits for: it must not wait for Close. Nil: it is only
+	// logged.
+	OnFault func(error)
 }
 
 // Queue implements [backend.Queue] and [backend.Admin]. It is safe for
@@ -49,6 +55,10 @@ type Queue struct {
 	metrics metrics
 	hooks   hooks
 	hub     engine.Hub
+
+	onFault    func(error)
+	faultOnce  sync.Once
+	suspecting atomic.Bool // the tables are being looked at
 
 	verified  atomic.Bool
 	vitess    atomic.Bool   // as found out by verify
@@ -90,6 +100,7 @@ func NewQueue(p Params) (*Queue, error) {
 	}
 	q := &Queue{
 		db: p.DB, reserve: newReserve(p.DB, p.Reserve), tenants: p.Tenants, cfg: cfg, log: p.Logger, scope: p.Scope,
+		onFault:   p.OnFault,
 		verifying: make(chan struct{}, 1),
 		subs:      make(map[*engine.Subscription]struct{}),
 		closed:    make(chan struct{}),

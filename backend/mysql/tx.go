@@ -51,6 +51,7 @@ func (q *Queue) retry(ctx context.Context, fn func() error) error {
 			}
 			return err
 		case classify(err) == classPermanent:
+			q.suspect(err)
 			return err
 		case attempt == txAttempts, time.Since(begun) > txPatience:
 			return fmt.Errorf("gave up after %d attempts: %w", attempt, err)
