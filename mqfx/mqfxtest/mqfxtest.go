@@ -15,12 +15,23 @@
 //
 // # Time
 //
-// Inside a testing/synctest bubble backoffs, postponements and timeouts take no
-// time at all. Everything about the queue but PublishTx works there.
+// Inside a testing/synctest bubble the clock is a fake one: backoffs,
+// postponements and timeouts take no time at all. Everything about the queue but
+// PublishTx works there.
+//
+//	func TestLandIsTriedTwice(t *testing.T) {
+//		synctest.Test(t, func(t *testing.T) {
+//			app := mqfxtest.New(t, mqfx.Handle(NewLandHandler)) // fails at first, or postpones by an hour
+//			app.Publish(mqfxtest.Tenant, "land", publish.Message{ID: "1", PartitionKey: "main"})
+//			app.WaitSettled(24 * time.Hour)
+//			app.ExpectDeadLetters("land")
+//		})
+//	}
 package mqfxtest
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -81,10 +92,13 @@ func (a *App) Publish(tenant tenants.ID, topic string, msgs ...publish.Message) 
 	return receipts
 }
 
+// maxPending bounds the messages that an error lists.
+const maxPending = 10
+
 // WaitSettled returns once the handlers have settled every message of their
 // topics: those published before, those that handlers published meanwhile, and
 // so on. A message waiting for its next attempt is not settled; one given up
-// is. It fails the test if that takes longer than within.
+// is. It fails the test if that takes longer than within, and names the messages.
 func (a *App) WaitSettled(within time.Duration) {
 	a.t.Helper()
 	deadline := time.Now().Add(within)
@@ -94,7 +108,7 @@ func (a *App) WaitSettled(within time.Duration) {
 			return
 		}
 		if time.Now().After(deadline) {
-			a.t.Fatalf("%d messages are not settled after %v", left, within)
+			a.t.Fatalf("not settled after %v: %d of the messages\n%s", within, left, strings.Join(a.tracker.pending(maxPending), "\n"))
 		}
 		time.Sleep(pause)
 	}
@@ -108,6 +122,22 @@ type DeadLetter struct {
 	Attempts int
 	// Err is what the handler returned last.
 	Err error
+}
+
+// ExpectDeadLetters fails the test unless the handlers have given up exactly the
+// messages of topic with these ids, in this order. The test goes on.
+func (a *App) ExpectDeadLetters(topic string, ids ...string) {
+	a.t.Helper()
+	got := []string{}
+	for _, d := range a.DeadLetters(topic) {
+		got = append(got, d.ID)
+	}
+	if !slices.Equal(got, ids) {
+		a.t.Errorf("dead letters of topic %q are %q, want %q", topic, got, ids)
+		for _, d := range a.DeadLetters(topic) {
+			a.t.Logf("id %q, group %q, after %d attempts: %v", d.ID, d.Group, d.Attempts, d.Err)
+		}
+	}
 }
 
 // DeadLetters returns the messages of topic that handlers have given up, in

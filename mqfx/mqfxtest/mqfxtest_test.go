@@ -3,7 +3,9 @@ package mqfxtest_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -83,25 +85,61 @@ func TestWaitSettledFollowsMessages(t *testing.T) {
 // failing is the test of a test: it keeps Fatalf from failing the real one.
 type failing struct {
 	testing.TB
-	failed bool
+	says []string
 }
 
-func (f *failing) Fatalf(string, ...any) { f.failed = true; panic(f) }
+func (f *failing) Fatalf(format string, args ...any) { f.Errorf(format, args...); panic(f) }
+
+func (f *failing) Errorf(format string, args ...any) {
+	f.says = append(f.says, fmt.Sprintf(format, args...))
+}
 
 func TestWaitSettledFailsTheTestInTheEnd(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := &failing{TB: t}
-		app := mqfxtest.New(f, mqfx.Handle(consume.Func(consume.Subscription{Topic: "land", Group: "g"},
-			func(context.Context, consume.Delivery) error { return consume.Postpone(time.Hour) })))
-		app.Publish(mqfxtest.Tenant, "land", message("1"))
-		func() {
-			defer func() { _ = recover() }()
-			app.WaitSettled(time.Minute)
-		}()
-		if !f.failed {
-			t.Error("a postponed message counts as settled")
-		}
-	})
+	for name, tc := range map[string]struct {
+		err  error
+		want string
+	}{
+		"postponed": {consume.Postpone(time.Hour), `tenant "test", topic "land", partition key "key", id "1", group "g": 0 attempts failed`},
+		"failing":   {errors.New("no such branch"), `id "1", group "g": 7 attempts failed, the last: no such branch`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := &failing{TB: t}
+				app := mqfxtest.New(f, mqfx.WithConfig(mqfx.Config{Subscription: mqfx.Subscription{Retry: mqfx.Retry{MaxAttempts: 8, InitialBackoff: time.Millisecond}}}),
+					mqfx.Handle(consume.Func(consume.Subscription{Topic: "land", Group: "g"}, func(_ context.Context, d consume.Delivery) error {
+						if d.Attempt == 8 {
+							return consume.Postpone(time.Hour)
+						}
+						return tc.err
+					})))
+				app.Publish(mqfxtest.Tenant, "land", message("1"))
+				func() {
+					defer func() { _ = recover() }()
+					app.WaitSettled(time.Minute)
+				}()
+				if len(f.says) != 1 || !strings.Contains(f.says[0], "not settled after 1m0s: 1 of the messages\n") || !strings.Contains(f.says[0], tc.want) {
+					t.Errorf("WaitSettled says %q, want %q", f.says, tc.want)
+				}
+			})
+		})
+	}
+}
+
+func TestExpectDeadLettersComparesAll(t *testing.T) {
+	var j journal
+	app := mqfxtest.New(t, mqfx.Handle(on("land", &j, func(_ context.Context, d consume.Delivery) error {
+		return consume.Reject(errors.New("no"))
+	})))
+	f := &failing{TB: t}
+	app.Publish(mqfxtest.Tenant, "land", message("1"), message("2"))
+	app.WaitSettled(time.Minute)
+	app.ExpectDeadLetters("land", "1", "2")
+	app.ExpectDeadLetters("other")
+	mqfxtest.Expecting(app, f).ExpectDeadLetters("land", "1")
+	mqfxtest.Expecting(app, f).ExpectDeadLetters("land")
+	if len(f.says) != 2 || !strings.Contains(f.says[0], `are ["1" "2"], want ["1"]`) {
+		t.Errorf("ExpectDeadLetters says %q", f.says)
+	}
 }
 
 func TestDeadLettersTellWhatHandlersGaveUp(t *testing.T) {

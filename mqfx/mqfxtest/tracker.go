@@ -2,6 +2,7 @@ package mqfxtest
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 
@@ -16,9 +17,11 @@ import (
 type tracker struct {
 	mu         sync.Mutex
 	queue      *memory.Queue
-	subscribed map[string]bool
-	published  map[identity]bool // to whatever topic, as long as nobody subscribes to it
+	subscribed map[string][]string // groups by topic
+	published  map[identity]string // ids, of whatever topic
 	failures   map[attempt]int
+	lastErr    map[attempt]error // of those not settled
+	settled    map[attempt]bool
 	given      []DeadLetter
 	buried     map[string]int // dead letters by the topic they went to
 }
@@ -37,8 +40,9 @@ type attempt struct {
 
 func newTracker() *tracker {
 	return &tracker{
-		subscribed: make(map[string]bool), published: make(map[identity]bool),
-		failures: make(map[attempt]int), buried: make(map[string]int),
+		subscribed: make(map[string][]string), published: make(map[identity]string),
+		failures: make(map[attempt]int), lastErr: make(map[attempt]error), settled: make(map[attempt]bool),
+		buried: make(map[string]int),
 	}
 }
 
@@ -56,16 +60,41 @@ func (t *tracker) unsettled() int {
 	defer t.mu.Unlock()
 	resting := 0
 	for m := range t.published {
-		if !t.subscribed[m.topic] {
+		if len(t.subscribed[m.topic]) == 0 {
 			resting++
 		}
 	}
 	for topic, n := range t.buried {
-		if !t.subscribed[topic] {
+		if len(t.subscribed[topic]) == 0 {
 			resting += n
 		}
 	}
 	return t.queue.Stats().Messages - resting
+}
+
+// pending describes messages that were published and not settled by all groups
+// that subscribe to their topic, at most limit of them.
+func (t *tracker) pending(limit int) (lines []string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for m, id := range t.published {
+		for _, group := range t.subscribed[m.topic] {
+			a := attempt{m, group}
+			if t.settled[a] {
+				continue
+			}
+			line := fmt.Sprintf("tenant %q, topic %q, partition key %q, id %q, group %q: %d attempts failed", m.tenant, m.topic, m.key, id, group, t.failures[a])
+			if err := t.lastErr[a]; err != nil {
+				line += ", the last: " + err.Error()
+			}
+			lines = append(lines, line)
+		}
+	}
+	slices.Sort(lines)
+	if more := len(lines) - limit; more > 0 {
+		lines = append(lines[:limit], fmt.Sprintf("and %d more", more))
+	}
+	return lines
 }
 
 func (t *tracker) deadLetters() []DeadLetter {
@@ -92,7 +121,7 @@ func (q trackedQueue) Publish(ctx context.Context, msgs ...backend.Message) ([]b
 	defer q.t.mu.Unlock()
 	for i, r := range receipts {
 		m := msgs[i]
-		q.t.published[identity{m.Tenant, m.Topic, m.PartitionKey, r.Offset}] = true
+		q.t.published[identity{m.Tenant, m.Topic, m.PartitionKey, r.Offset}] = m.ID
 	}
 	return receipts, err
 }
@@ -119,7 +148,7 @@ func (q trackedQueue) Subscribe(ctx context.Context, topic string, cfg backend.S
 	}
 	q.t.mu.Lock()
 	defer q.t.mu.Unlock()
-	q.t.subscribed[topic] = true
+	q.t.subscribed[topic] = append(q.t.subscribed[topic], cfg.Group)
 	s := &subscription{
 		Subscription: inner, t: q.t, cfg: cfg.WithDefaults(),
 		out: make(chan backend.Delivery), quit: make(chan struct{}), done: make(chan struct{}),
@@ -176,6 +205,21 @@ type delivery struct {
 	s *subscription
 }
 
+func (d delivery) Ack(ctx context.Context) error {
+	err := d.Delivery.Ack(ctx)
+	if err == nil {
+		d.s.t.mu.Lock()
+		defer d.s.t.mu.Unlock()
+		d.s.t.settled[d.attempt()] = true
+	}
+	return err
+}
+
+func (d delivery) attempt() attempt {
+	m := d.Message()
+	return attempt{identity{m.Tenant, m.Topic, m.PartitionKey, m.Offset}, d.s.cfg.Group}
+}
+
 func (d delivery) Nack(ctx context.Context, cause error) error {
 	return d.fail(d.Delivery.Nack(ctx, cause), cause, false)
 }
@@ -192,11 +236,16 @@ func (d delivery) fail(err, cause error, last bool) error {
 		return err
 	}
 	m, t := d.Message(), d.s.t
-	a := attempt{identity{m.Tenant, m.Topic, m.PartitionKey, m.Offset}, d.s.cfg.Group}
+	a := d.attempt()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.failures[a]++
-	if (last || t.failures[a] >= d.s.cfg.Retry.MaxAttempts) && !d.s.cfg.DeadLetter.Disabled {
+	t.lastErr[a] = cause
+	if !last && t.failures[a] < d.s.cfg.Retry.MaxAttempts {
+		return nil
+	}
+	t.settled[a] = true
+	if !d.s.cfg.DeadLetter.Disabled {
 		t.given = append(t.given, DeadLetter{Message: m, Group: a.group, Attempts: t.failures[a], Err: cause})
 		t.buried[d.s.cfg.DeadLetterTopic(m.Topic)]++
 	}
