@@ -6,17 +6,18 @@ import (
 	"github.com/uber-go/tally/v4"
 )
 
-// result is what became of a delivery: each ends in exactly one.
+// result is what became of a delivery: each ends in exactly one. The first are
+// the verbs that were carried out, of the same number.
 type result int
 
 const (
-	acked result = iota
-	nacked
-	postponed
-	rejected
-	interrupted // by a stop; unsettled
-	leaseLost   // another attempt had been or will be made; unsettled
-	unwritten   // the queue could not write the outcome
+	acked       = result(ack)
+	nacked      = result(nack)
+	postponed   = result(postpone)
+	rejected    = result(reject)
+	interrupted = result(iota) // by a stop; unsettled
+	leaseLost                  // another attempt had been or will be made; unsettled
+	unwritten                  // the queue could not write the outcome
 	results
 )
 

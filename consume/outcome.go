@@ -1,6 +1,7 @@
 package consume
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -72,6 +73,33 @@ func outcomeOf(err error) outcome {
 			return outcome{verb: nack, cause: fmt.Errorf("postpone: %w", invalid)}
 		}
 		return outcome{verb: postpone, delay: p.Delay}
+	}
+	return outcome{verb: nack, cause: err}
+}
+
+// interruption tells what becomes of a failed attempt at d if that has ended
+// already. What a handler returns once its context has ended says nothing about
+// the message: a killed command or a closed connection rarely wraps the
+// context's error. Unsettled, the delivery goes back without an attempt spent.
+func (o outcome) interruption(d backend.Delivery) (result, bool) {
+	switch {
+	case o.verb != nack || d.Context().Err() == nil:
+		return 0, false
+	case errors.Is(context.Cause(d.Context()), backend.ErrLeaseLost):
+		return leaseLost, true
+	}
+	return interrupted, true
+}
+
+// late is what is made of o when it comes after the end of the handler's time:
+// the attempt has failed.
+func (o outcome) late(timeout time.Duration) outcome {
+	if o.verb == nack {
+		return outcome{verb: nack, cause: timedOut(timeout, o.cause)}
+	}
+	err := fmt.Errorf("%w after %v and returned %v too late", ErrHandlerTimeout, timeout, result(o.verb))
+	if o.cause != nil {
+		err = fmt.Errorf("%w: %w", err, o.cause)
 	}
 	return outcome{verb: nack, cause: err}
 }

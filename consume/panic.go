@@ -1,6 +1,7 @@
 package consume
 
 import (
+	"context"
 	"fmt"
 	"runtime"
 	"strings"
@@ -9,7 +10,8 @@ import (
 // PanicError is the error of an attempt whose handler panicked.
 type PanicError struct {
 	Value any
-	// Stack begins where the panic happened and ends at the handler.
+	// Stack begins where the panic happened and ends at the handler, or at the
+	// outermost middleware inside of what has recovered.
 	Stack string
 }
 
@@ -19,6 +21,26 @@ func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v\n\n%s", e.Va
 func (e *PanicError) Unwrap() error {
 	err, _ := e.Value.(error)
 	return err
+}
+
+// Recover is a middleware that turns a panic of the handler into a [*PanicError]:
+// all that is outside of it sees an error. A runner without it does the same,
+// around all middlewares. Goexit passes through it.
+func Recover() Middleware {
+	return Middleware{Name: "recover", Priority: PriorityRecover, Wrap: func(next Handler) Handler {
+		return Wrap(next, func(ctx context.Context, d Delivery) error { return recovered(ctx, next, d) })
+	}}
+}
+
+// recovered is, inside of Recover, where the stack of a panic ends; see
+// callers.
+func recovered(ctx context.Context, next Handler, d Delivery) (err error) {
+	defer func() {
+		if value := recover(); value != nil {
+			err = newPanicError(value)
+		}
+	}()
+	return next.Handle(ctx, d)
 }
 
 // newPanicError is called by the deferred function that recovered value, while
@@ -32,7 +54,7 @@ func newPanicError(value any) *PanicError {
 	for {
 		f, more := frames.Next()
 		switch {
-		case strings.HasSuffix(f.Function, runnerFrame):
+		case strings.HasSuffix(f.Function, callers[0]), strings.HasSuffix(f.Function, callers[1]):
 			more = false // below it is what runs every handler
 		case !panicked:
 			panicked = f.Function == "runtime.gopanic"
@@ -46,5 +68,5 @@ func newPanicError(value any) *PanicError {
 	}
 }
 
-// runnerFrame ends the name of the method that calls handlers.
-const runnerFrame = "consume.(*consumer).call"
+// callers are what the names of those end with who call handlers and recover.
+var callers = [...]string{"/consume.(*consumer).call", "/consume.recovered"}

@@ -25,9 +25,15 @@ type Params struct {
 	// Defaults are laid under every handler's [Subscription]. Zero fields mean
 	// the backend's defaults.
 	Defaults backend.SubscriptionConfig
+	// HandlerTimeout is the default of the handlers' own; 0 for none, else 1 ms
+	// to 1 year. See [Subscription].
+	HandlerTimeout time.Duration
 	// TopicDefaults, if not nil, takes the place of Defaults: topics may be
 	// configured apart and yet be started and stopped as one.
 	TopicDefaults func(topic string) backend.SubscriptionConfig
+	// Middleware is put around every handler, in the order of priorities. The
+	// order of the slice means nothing.
+	Middleware []Middleware
 	// Logger, nil for none.
 	Logger *zap.Logger
 	// Scope, nil for none.
@@ -39,15 +45,18 @@ type Params struct {
 //
 // Start, Stop and Done are a trio: after Start handlers run until Stop, which
 // lets them finish in the time it is given; Done tells that the last one has
-// returned, which for a handler that ignores its context may be later.
+// returned, which for a handler that ignores its context may be later. Such a
+// handler is given up half a visibility timeout after its context has ended:
+// a warning names its delivery, and Stop waits for it no more.
 //
 // Goroutines: one per handler reads deliveries, one per delivery handles it,
-// and a timer per delivery fires if the handler takes long. All are waited for.
+// a timer per delivery fires if the handler takes long, and one more per
+// delivery waits for the handler once its context has ended. All are waited for.
 type Runner struct {
 	subscriber backend.Subscriber
 	logger     *zap.Logger
 	consumers  []*consumer // by topic and group
-	work       sync.WaitGroup
+	crew       crew
 
 	ctx    context.Context // bounds the writing of outcomes; ends with a stop
 	cancel context.CancelFunc
@@ -69,10 +78,10 @@ var (
 	errStarted = errors.New("the runner was started before; make a new one")
 )
 
-// NewRunner checks every handler's subscription, and that no two handlers share
-// a topic and group: they would take each other's messages. It reports all
-// mistakes at once, each naming the handler; those of a subscription are
-// [backend.FieldError]. It does no I/O.
+// NewRunner checks every handler's subscription, that no two handlers share a
+// topic and group (they would take each other's messages), and the middlewares.
+// It reports all mistakes at once, each naming the handler or middleware; those
+// of a subscription are [backend.FieldError]. It does no I/O.
 func NewRunner(p Params) (*Runner, error) {
 	if p.Subscriber == nil {
 		return nil, errors.New("consume.Params.Subscriber is nil; hand in the queue")
@@ -91,30 +100,34 @@ func NewRunner(p Params) (*Runner, error) {
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 
 	var faults []error
-	first := make(map[[2]string]Handler)
+	middlewares, err := newChain(p.Middleware)
+	if err != nil {
+		faults, middlewares = append(faults, err), nil
+	}
+	if p.HandlerTimeout != 0 {
+		if err := checkTimeout("consume.Params.HandlerTimeout", p.HandlerTimeout); err != nil {
+			faults = append(faults, err)
+		}
+	}
+	first := make(map[[2]string]string) // names of handlers
 	for i, h := range p.Handlers {
-		if f, ok := h.(*funcHandler); h == nil || ok && f.name == nilFunc {
+		if missing(h) {
 			faults = append(faults, fmt.Errorf("handler %d of %d is nil; hand in a handler or drop it", i+1, len(p.Handlers)))
 			continue
 		}
-		s := h.Subscription()
-		config := s.config(p.TopicDefaults(s.Topic))
-		if err := config.Validate(s.Topic); err != nil {
-			faults = append(faults, fmt.Errorf("handler %s, topic %q, group %q: %w", handlerName(h), s.Topic, config.Group, err))
+		c, err := newConsumer(h, p, middlewares)
+		if err != nil {
+			faults = append(faults, err)
 			continue
 		}
-		key := [2]string{s.Topic, config.Group}
+		key := [2]string{c.topic, c.config.Group}
 		if other, ok := first[key]; ok {
 			faults = append(faults, fmt.Errorf("handlers %s and %s both consume topic %q, group %q; give one another group or drop it",
-				handlerName(other), handlerName(h), s.Topic, config.Group))
+				other, c.name, c.topic, c.config.Group))
 			continue
 		}
-		first[key] = h
-		r.consumers = append(r.consumers, &consumer{
-			handler: h, topic: s.Topic, config: config,
-			logger:  p.Logger.With(zap.String("topic", s.Topic), zap.String("group", config.Group)),
-			metrics: newMetrics(p.Scope, s.Topic, config.Group),
-		})
+		first[key] = c.name
+		r.consumers = append(r.consumers, c)
 	}
 	if len(faults) > 0 {
 		r.cancel()
@@ -148,7 +161,7 @@ func (r *Runner) Start(ctx context.Context) error {
 	for i, c := range r.consumers {
 		var err error
 		if c.subscription, err = r.subscriber.Subscribe(ctx, c.topic, c.config); err != nil {
-			err = fmt.Errorf("subscribe handler %s, %v: %w", handlerName(c.handler), c, err)
+			err = fmt.Errorf("subscribe handler %s, %v: %w", c.name, c, err)
 			return errors.Join(err, rollback(ctx, r.consumers[:i]))
 		}
 	}
@@ -156,7 +169,11 @@ func (r *Runner) Start(ctx context.Context) error {
 	if ctx.Err() == nil {
 		r.running = r.consumers
 		for _, c := range r.running {
-			r.work.Go(func() { r.run(c) })
+			r.crew.heeding.Add(1)
+			r.crew.all.Go(func() {
+				defer r.crew.heeding.Done()
+				r.run(c)
+			})
 		}
 		r.mu.Unlock()
 		return nil
@@ -173,7 +190,7 @@ func rollback(ctx context.Context, subscribed []*consumer) error {
 }
 
 func (r *Runner) run(c *consumer) {
-	c.run(r.ctx, &r.work)
+	c.run(r.ctx, &r.crew)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.stopping {
@@ -199,8 +216,9 @@ func stopAll(ctx context.Context, consumers []*consumer) error {
 // Stop ends deliveries and waits for the handlers that run. When ctx ends before
 // they have finished, their contexts are cancelled and Stop returns at once with
 // an error that counts the deliveries cut off; they spend no attempt. [Runner.Done]
-// tells when the handlers have followed. A second Stop waits like the first, in
-// its own time. Stop before Start makes Start fail; during it, it ends it.
+// tells when the handlers have followed. Handlers that have been given up are
+// not waited for, but counted by the error. A second Stop waits like the first,
+// in its own time. Stop before Start makes Start fail; during it, it ends it.
 func (r *Runner) Stop(ctx context.Context) error {
 	r.mu.Lock()
 	r.stopping = true
@@ -213,13 +231,14 @@ func (r *Runner) Stop(ctx context.Context) error {
 	var failed error
 	drained := make(chan struct{})
 	go func() { // goes on when ctx ends: a stop is never half done
-		defer close(drained)
 		if starting != nil {
 			<-starting
 		}
 		failed = stopAll(ctx, r.subscribed())
-		r.work.Wait()
+		r.crew.heeding.Wait()
 		r.cancel()
+		close(drained)
+		r.crew.all.Wait()
 		r.closeDone()
 	}()
 	select {
@@ -227,15 +246,12 @@ func (r *Runner) Stop(ctx context.Context) error {
 	case <-ctx.Done():
 		r.cancel()
 	}
-	if n, each := r.cutOff(); n > 0 {
-		err := fmt.Errorf("stop handlers: %d deliveries cut off (%s)", n, each)
-		if ctx.Err() != nil {
-			err = fmt.Errorf("%w: %w", err, context.Cause(ctx))
-		}
+	if err := r.left(ctx); err != nil {
 		return err
 	}
 	select {
 	case <-drained:
+		<-r.done // nobody was given up, so all are about to return
 		return failed
 	default:
 		return fmt.Errorf("stop handlers: subscriptions have not ended: %w", context.Cause(ctx))
@@ -248,17 +264,32 @@ func (r *Runner) subscribed() []*consumer {
 	return r.running
 }
 
-// cutOff counts the deliveries that a stop gave no time to finish, and says
-// whose they are.
-func (r *Runner) cutOff() (all int, each string) {
-	var names []string
+// left counts the deliveries that a stop gave no time to finish and the handlers
+// that run on, and says whose they are. It returns nil if there are none.
+func (r *Runner) left(ctx context.Context) error {
+	var cutOff, deaf int
+	var cutOffs, deafs []string
 	for _, c := range r.subscribed() {
-		if n := c.lost(); n > 0 {
-			all += n
-			names = append(names, fmt.Sprintf("%v: %d", c, n))
+		n, m := c.lost()
+		cutOff, deaf = cutOff+n, deaf+m
+		if n > 0 {
+			cutOffs = append(cutOffs, fmt.Sprintf("%v: %d", c, n))
+		}
+		if m > 0 {
+			deafs = append(deafs, fmt.Sprintf("%v: %d", c, m))
 		}
 	}
-	return all, strings.Join(names, "; ")
+	var err error
+	if cutOff > 0 {
+		err = fmt.Errorf("stop handlers: %d deliveries cut off (%s)", cutOff, strings.Join(cutOffs, "; "))
+		if ctx.Err() != nil {
+			err = fmt.Errorf("%w: %w", err, context.Cause(ctx))
+		}
+	}
+	if deaf > 0 {
+		err = errors.Join(err, fmt.Errorf("stop handlers: %d run on, ignoring the end of their context (%s)", deaf, strings.Join(deafs, "; ")))
+	}
+	return err
 }
 
 // Done is closed once the runner is stopped and the last handler has returned.

@@ -28,6 +28,16 @@ type Subscription struct {
 	// LeaseRenewal is a third of LeaseDuration when only that is overridden.
 	LeaseRenewal time.Duration
 
+	// HandlerTimeout is the time a handler may take for an attempt. When it is
+	// over the context of the handler ends with the cause [ErrHandlerTimeout]
+	// and the delivery is not extended any more: the message is handed out again
+	// within one visibility timeout, or goes to the dead letters, with an attempt
+	// spent, even if the handler never returns; one that does not heed its
+	// context may then run beside the next attempt. What a handler returns after
+	// its time is a failed attempt, whatever it is. 1 ms to 1 year; 0 means that
+	// of [Params].
+	HandlerTimeout time.Duration
+
 	Retry      backend.RetryPolicy
 	DeadLetter backend.DeadLetterPolicy
 	Start      backend.StartPosition

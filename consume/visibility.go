@@ -3,6 +3,7 @@ package consume
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 type visibility struct {
 	source  backend.Delivery
 	timeout time.Duration
+	limit   time.Time       // of the handler's time; zero for none
 	failed  func(error)     // told of extensions that will be tried again
 	owner   *sync.WaitGroup // holds one count while the timer is armed
 
@@ -55,7 +57,7 @@ func (v *visibility) fire() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	ctx := v.source.Context()
-	if v.ended || ctx.Err() != nil {
+	if v.ended || v.overdue() || ctx.Err() != nil {
 		v.disarm()
 		return
 	}
@@ -76,11 +78,23 @@ func (v *visibility) fire() {
 	v.timer.Reset(wait)
 }
 
+// overdue tells that the handler's time is over. What is left of the visibility
+// then is for its result to arrive.
+func (v *visibility) overdue() bool { return !v.limit.IsZero() && !time.Now().Before(v.limit) }
+
 // extend is the handler's own. The next automatic extension comes when as much
-// is left of it as is left of a timeout at its first.
+// is left of it as is left of a timeout at its first. It ends no later than
+// automatic ones would: a handler that hangs cannot have asked for a year.
 func (v *visibility) extend(ctx context.Context, timeout time.Duration) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	if !v.limit.IsZero() {
+		left := time.Until(v.limit)
+		if left <= 0 {
+			return fmt.Errorf("extend: %w", ErrHandlerTimeout)
+		}
+		timeout = min(timeout, left+v.timeout)
+	}
 	if err := v.source.Extend(ctx, timeout); err != nil {
 		return err
 	}

@@ -14,13 +14,13 @@ import (
 	"github.com/tenantmq/tenantmq/consume"
 )
 
-// extensions runs a handler on one delivery with a visibility timeout of 30 s
-// and returns when it was extended, and to when, in seconds. The first answers
+// extensions runs a handler of sub, whose topic is merge, on one delivery with a
+// visibility timeout of 30 s and returns when it was extended, and to when, in seconds. The first answers
 // of the queue are those given.
-func extensions(t *testing.T, handle func(context.Context, consume.Delivery) error, answers ...error) (log []string) {
+func extensions(t *testing.T, sub consume.Subscription, handle func(context.Context, consume.Delivery) error, answers ...error) (log []string) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &script{}
-		start(t, s, consume.Params{Handlers: handlers(consume.Func(onMerge, handle))})
+		start(t, s, consume.Params{Handlers: handlers(consume.Func(sub, handle))})
 		began := time.Now()
 		var mu sync.Mutex
 		d := s.deliver("merge", backend.Message{}, func(d *delivery) {
@@ -110,7 +110,7 @@ func TestLongHandlerKeepsItsVisibility(t *testing.T) {
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if got := extensions(t, c.handle, c.answers...); !slices.Equal(got, c.want) {
+			if got := extensions(t, onMerge, c.handle, c.answers...); !slices.Equal(got, c.want) {
 				t.Errorf("extended at:to %v, want %v", got, c.want)
 			}
 		})

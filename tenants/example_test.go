@@ -3,6 +3,7 @@ package tenants_test
 import (
 	"context"
 	"fmt"
+	"os"
 
 	"github.com/tenantmq/tenantmq/tenants"
 )
@@ -19,6 +20,35 @@ func ExampleParse() {
 	// "monorepo", "docs", "ios" <nil>
 	// invalid tenant at position 2: the name is empty; give one or drop the entry
 	// invalid tenant at position 3 "monorepo": the same as position 1; list each once
+}
+
+func ExampleNew() {
+	set, err := tenants.New("monorepo", "docs")
+	fmt.Println(set.IDs(), set.Contains("docs"), set.Contains("ios"), err)
+
+	_, err = tenants.New("monorepo", "docs ")
+	fmt.Println(err)
+	// Output:
+	// [monorepo docs] true false <nil>
+	// invalid tenant at position 2 "docs ": trailing space; drop it, the database compares as if it were absent
+}
+
+// A process learns from its environment whom it serves.
+func ExampleFromEnv() {
+	os.Setenv("MQ_TENANTS", "monorepo,docs")
+	defer os.Unsetenv("MQ_TENANTS")
+
+	set, err := tenants.FromEnv()
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, id := range set.IDs() {
+		fmt.Println("serving", id)
+	}
+	// Output:
+	// serving monorepo
+	// serving docs
 }
 
 // An ingress refuses names outside the list before anything is stored.
