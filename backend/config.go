@@ -101,6 +101,9 @@ const (
 	MaxTenantWeight  = 1_000
 )
 
+// MaxTenantMetrics bounds the TenantMetrics of the backends' Params.
+const MaxTenantMetrics = 1_000
+
 // SubscriptionConfig says how a group consumes a topic. The zero value of
 // every field but Group means its default; [SubscriptionConfig.WithDefaults]
 // fills them in and [SubscriptionConfig.Validate] checks the bounds.

@@ -11,6 +11,7 @@
 package backendtest
 
 import (
+	"context"
 	"database/sql"
 	"slices"
 	"testing"
@@ -24,7 +25,8 @@ func Run(t *testing.T, f Factory) {
 	for _, c := range slices.Concat(
 		publishCases, transactionCases, identifierCases, orderCases, retryCases, postponeCases, deadLetterCases,
 		redriveCases, groupCases, visibilityCases, crashCases, rebalanceCases, stopCases, closeCases, pauseCases,
-		tenantCases, pollCases, drainCases, damageCases,
+		tenantCases, pollCases, drainCases, damageCases, lagCases,
+		healthCases,
 	) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -43,6 +45,10 @@ type testCase struct {
 type Queue interface {
 	backend.Queue
 	backend.Admin
+	backend.HealthReporter
+
+	// Lag tells how far a group is behind, or ErrNotFound.
+	Lag(ctx context.Context, tenant tenants.ID, topic, group string) (backend.Lag, error)
 }
 
 // Factory makes the storage of one case. No two cases of a [Run] share a

@@ -67,7 +67,7 @@ func postponeOutlives(s *stage, ordering backend.Ordering) {
 	for k := range 3 {
 		msgs := s.publish(p, messages(a, fmt.Sprintf("held%d", k), 3)...)
 		d := c.expect(msgs[0])
-		delay := 200 * time.Millisecond
+		delay := time.Second // not over before the next is delivered
 		if k == 2 {
 			delay = never
 		} else {

@@ -128,6 +128,7 @@ func tenantShares(s *stage, weight int) {
 	})
 	counts := make(map[tenants.ID]int)
 	for range rounds {
+		s.pass(p) // on a busy machine a tenant may not have been read on yet
 		var out []*delivery
 		for range handlers - handlers/8 {
 			d := c.next()

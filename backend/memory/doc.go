@@ -28,8 +28,8 @@
 // No goroutine runs but those of subscriptions. The cost of an operation
 // follows what it returns or removes, and the logarithm of what is stored, on
 // one lock for the whole queue; except that DropGroup visits every partition of
-// its topic, and clean-up those that have no messages left. 100,000 partitions
-// of one small message take about 100 MB.
+// its topic, Lag those that have messages, and clean-up those that have none
+// left. 100,000 partitions of one small message take about 100 MB.
 //
 // # Time
 //

@@ -39,8 +39,10 @@ func (q *Queue) Publish(ctx context.Context, msgs ...backend.Message) ([]backend
 		}
 	}
 	q.tables.mu.Unlock()
-	q.metrics.published.Inc(int64(len(wakes)))
-	q.metrics.duplicates.Inc(int64(len(msgs) - len(wakes)))
+	q.metrics.published.Batch(len(msgs))
+	q.metrics.published.Count(len(msgs), func(i int) engine.Receipt {
+		return engine.Receipt{Tenant: msgs[i].Tenant, Topic: msgs[i].Topic, Duplicate: receipts[i].Duplicate}
+	})
 	q.hub.Notify(wakes...)
 	return receipts, nil
 }

@@ -8,10 +8,14 @@ import (
 	"time"
 
 	"github.com/tenantmq/tenantmq/backend"
+	"github.com/tenantmq/tenantmq/backend/internal/engine"
 	"github.com/tenantmq/tenantmq/tenants"
 )
 
-var _ backend.Admin = (*Queue)(nil)
+var (
+	_ backend.Admin          = (*Queue)(nil)
+	_ backend.HealthReporter = (*Queue)(nil)
+)
 
 // Pause implements [backend.Admin].
 func (q *Queue) Pause(ctx context.Context, tenant tenants.ID, topic, group string) error {
@@ -73,6 +77,40 @@ func (q *Queue) registration(ctx context.Context, tenant tenants.ID, topic, grou
 		return 0, fmt.Errorf("group %q of tenant %q, topic %q: %w", group, tenant, topic, err)
 	}
 	return at, nil
+}
+
+// Lag tells how far a group is behind on a topic of one tenant. It returns
+// [backend.ErrNotFound] for a group that is not registered there. It locks
+// nothing, and its cost is bounded whatever is stored: a look at up to 10,000
+// partitions and [backend.MaxLag] messages.
+func (q *Queue) Lag(ctx context.Context, tenant tenants.ID, topic, group string) (backend.Lag, error) {
+	ctx, leave, err := q.operate(ctx, backend.CheckTenant(tenant), backend.CheckTopic(topic), backend.CheckGroup(group))
+	if err != nil {
+		return backend.Lag{}, err
+	}
+	defer leave()
+	if _, err := q.registration(ctx, tenant, topic, group); err != nil {
+		return backend.Lag{}, err
+	}
+	lags, err := newStore(q, topic, backend.SubscriptionConfig{Group: group}, 0).Lag(ctx, []tenants.ID{tenant})
+	return lags[tenant], err
+}
+
+// Health implements [backend.HealthReporter]. The store has answered when a
+// connection of the pool has: one that all callers keep busy does not in time.
+func (q *Queue) Health(ctx context.Context) backend.Health {
+	h := backend.Health{Subscriptions: engine.Health(q.subscriptions())}
+	ctx, leave, err := q.enter(ctx)
+	if err != nil {
+		h.Store = err
+		return h
+	}
+	defer leave()
+	if err := q.db.PingContext(ctx); err != nil {
+		q.metrics.countError(err)
+		h.Store = fmt.Errorf("ping the database: %w", err)
+	}
+	return h
 }
 
 // DropGroup implements [backend.Admin]. Stop the group's subscribers first:

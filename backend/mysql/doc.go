@@ -4,8 +4,8 @@
 // # Basics
 //
 // [Open] makes a pool with the right settings, [Migrate] makes the tables, and
-// [NewQueue] makes a [Queue], which implements [backend.Queue] and
-// [backend.Admin]. [Queue.Verify] checks all of it; a queue that nobody has
+// [NewQueue] makes a [Queue], which implements [backend.Queue],
+// [backend.Admin] and [backend.HealthReporter]. [Queue.Verify] checks all of it; a queue that nobody has
 // verified does so before its first use. A pool that the application has opened
 // by itself serves as well, as long as Verify accepts it.
 //
@@ -45,6 +45,9 @@
 //   - An owner whose lease somebody else has taken over changes nothing any
 //     more; epochs do not repeat. [TestStaleOwnerCannotTouchAnything,
 //     TestEpochNeverRepeatsAfterTheRowWasDeleted]
+//   - A lease is kept while handlers hold all of the pool.
+//     [TestExhaustedPoolKeepsLeases, TestReserveIsReplenished,
+//     TestReserveWorksAfterTheServerRestarted]
 //   - What a vanished owner may have handed over stays suspect until it is
 //     settled. [TestClaimsOfVanishedOwnersAreSuspect]
 //   - A message is deleted once every registered group has passed it, and not
@@ -64,6 +67,11 @@
 //   - Looking for work costs at most three key reads a partition, whatever the
 //     backlog, and no statement scans. [TestDiscoverReadsThreeKeysAPartition,
 //     TestEveryStatementUsesItsIndex]
+//   - Lag is exact up to its bound, a lower bound beyond, and reads no more than
+//     it counts. [TestLagIsExactUpToItsBound, TestLagIsALowerBoundBeyond,
+//     TestLagReadsWhatItCounts]
+//   - Health tells a server that is away from one that is there, in the time it
+//     is given. [TestHealthWhenTheServerStops, TestHealthEndsWithItsContext]
 //
 // # Caveats
 //
@@ -83,13 +91,14 @@
 //	open.go verify.go schema.go       before the first message
 //	publish.go lane.go batch.go       Publish: group commit, rows, receipts
 //	fence.go                          why no message is skipped
-//	publishtx.go reserve.go           Publish inside the caller's transaction
+//	publishtx.go                      Publish inside the caller's transaction
+//	reserve.go                        connections for what must not wait
 //	store*.go                         the delivery engine's store
 //	admin.go redrive.go               what operators do
-//	tx.go errors.go                   running transactions, and again
+//	tx.go errors.go metrics.go        running transactions, and again
 //	statements.go query.go            all SQL, and how lists are put in
 //
-// Locks in the process are leaves: none is held over a statement but the turn
+// Locks in the process are leaves: none is held over a statement but the places
 // of reserve.go. Locks in the database are taken in the order of the primary
 // key, by one tenant's transaction at a time.
 package mysql

@@ -54,7 +54,13 @@ const (
 	// classFailover: the connection leads to a server that no longer writes;
 	// drop it.
 	classFailover
+	classes
 )
+
+// String is the class as metrics have it.
+func (c class) String() string {
+	return [classes]string{"permanent", "transient", "connection", "failover"}[c]
+}
 
 func classify(err error) class {
 	if me, ok := errors.AsType[*mysql.MySQLError](err); ok {

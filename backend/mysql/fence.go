@@ -152,5 +152,6 @@ func insertAbove(ctx context.Context, db querier, tenant tenants.ID, e *fencedEr
 func (q *Queue) logRaise(tenant tenants.ID, e *fencedError) {
 	q.metrics.raises.Inc(1)
 	q.log.Warn("raised the counter of offsets: it was behind what is stored, as after a restore or a resharding",
-		zap.String("tenant", string(tenant)), zap.String("topic", e.at.topic), zap.Uint64("above", e.above))
+		zap.String("tenant", string(tenant)), zap.String("topic", e.at.topic), zap.String("partition_key", e.at.key),
+		zap.Uint64("above", e.above))
 }

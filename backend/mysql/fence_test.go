@@ -164,7 +164,7 @@ func stressFence(t *testing.T, fenceOff bool, rounds int) (lost int) {
 			}
 		}
 	}
-	t.Logf("published %d, lost %d, fenced %d times", total, lost, scope.Snapshot().Counters()["publish_fenced+"].Value())
+	t.Logf("published %d, lost %d, fenced %d times", total, lost, scope.Snapshot().Counters()["publish_fence_retries+"].Value())
 	return lost
 }
 
@@ -339,11 +339,11 @@ func TestCounterBehindTheWatermarkIsRaised(t *testing.T) {
 					t.Errorf("%d messages stored, want 2", n)
 				}
 				counters := scope.Snapshot().Counters()
-				if raised := counters["offset_counter_raised+"].Value(); raised != 1 {
+				if raised := counters["offset_counter_raises+"].Value(); raised != 1 {
 					t.Errorf("raised %d times, want once", raised)
 				}
 				mustPublish(t, q, message("a", "t", "k", 3))
-				if fenced := counters["publish_fenced+"].Value(); fenced != fencesBeforeRaise {
+				if fenced := counters["publish_fence_retries+"].Value(); fenced != fencesBeforeRaise {
 					t.Errorf("fenced %d times, want %d", fenced, fencesBeforeRaise)
 				}
 			})

@@ -2,10 +2,13 @@ package mysql
 
 import (
 	"context"
+	"crypto/x509"
 	"database/sql"
 	"database/sql/driver"
+	"errors"
 	"fmt"
 	"net/url"
+	"os"
 	"strings"
 	"time"
 
@@ -36,6 +39,7 @@ type OpenOption func(*openOptions)
 type openOptions struct {
 	serverIsolation bool
 	log             *zap.Logger
+	caFile          string
 }
 
 // ServerIsolation leaves the isolation level as the server sets it, for a
@@ -51,8 +55,15 @@ func LogTo(log *zap.Logger) OpenOption {
 	return func(o *openOptions) { o.log = log }
 }
 
+// CAFile checks the server's certificate against those in a file, PEM encoded,
+// in place of the system's. The file is read once, by Open. The DSN must have
+// tls=true: with anything else nothing would be checked, or something else.
+func CAFile(path string) OpenOption {
+	return func(o *openOptions) { o.caFile = path }
+}
+
 // Open makes a pool with the settings the queue needs, from a DSN of
-// github.com/go-sql-driver/mysql with a database name. It does no I/O.
+// github.com/go-sql-driver/mysql with a database name. It connects to nothing.
 //
 // Connections ask for REPEATABLE READ when they open, speak utf8mb4 compared
 // by code point, and are dropped when they lead to a read-only server. A DSN
@@ -61,6 +72,27 @@ func LogTo(log *zap.Logger) OpenOption {
 // No error, neither of Open nor of the pool, shows the password; they name
 // the server as user@host:port/database.
 func Open(dsn string, opts ...OpenOption) (*sql.DB, error) {
+	var o openOptions
+	for _, opt := range opts {
+		opt(&o)
+	}
+	cfg, err := o.driverConfig(dsn)
+	if err != nil {
+		return nil, err
+	}
+	inner, err := mysql.NewConnector(cfg)
+	if err != nil {
+		return nil, &backend.FieldError{Field: "dsn", Value: target(cfg), Rule: err.Error()}
+	}
+	db := sql.OpenDB(&connector{Connector: inner, target: target(cfg), database: cfg.DBName, isolate: !o.serverIsolation})
+	db.SetMaxOpenConns(DefaultMaxOpenConns)
+	db.SetMaxIdleConns(DefaultMaxOpenConns)
+	db.SetConnMaxLifetime(DefaultConnMaxLifetime)
+	return db, nil
+}
+
+// driverConfig is what the driver is to do for a DSN.
+func (o openOptions) driverConfig(dsn string) (*mysql.Config, error) {
 	given, err := dsnParams(dsn)
 	if err != nil {
 		return nil, err
@@ -81,10 +113,6 @@ func Open(dsn string, opts ...OpenOption) (*sql.DB, error) {
 	setDefault(&cfg.Timeout, DefaultConnectTimeout)
 	setDefault(&cfg.ReadTimeout, DefaultReadTimeout)
 	setDefault(&cfg.WriteTimeout, DefaultWriteTimeout)
-	var o openOptions
-	for _, opt := range opts {
-		opt(&o)
-	}
 	if _, ok := given[lockWait]; !ok && !o.serverIsolation {
 		if cfg.Params == nil {
 			cfg.Params = make(map[string]string)
@@ -94,16 +122,31 @@ func Open(dsn string, opts ...OpenOption) (*sql.DB, error) {
 	if o.log != nil {
 		cfg.Logger = driverLog{o.log}
 	}
-
-	inner, err := mysql.NewConnector(cfg)
-	if err != nil {
-		return nil, &backend.FieldError{Field: "dsn", Value: target(cfg), Rule: err.Error()}
+	if o.caFile != "" {
+		if err := trust(cfg, o.caFile); err != nil {
+			return nil, &backend.FieldError{Field: "CA file", Value: fmt.Sprintf("%q", o.caFile), Rule: err.Error()}
+		}
 	}
-	db := sql.OpenDB(&connector{Connector: inner, target: target(cfg), isolate: !o.serverIsolation})
-	db.SetMaxOpenConns(DefaultMaxOpenConns)
-	db.SetMaxIdleConns(DefaultMaxOpenConns)
-	db.SetConnMaxLifetime(DefaultConnMaxLifetime)
-	return db, nil
+	return cfg, nil
+}
+
+// trust makes the certificates in a file the only ones that may vouch for the
+// server.
+func trust(cfg *mysql.Config, path string) error {
+	if cfg.TLSConfig != "true" || cfg.AllowFallbackToPlaintext {
+		return errors.New("the DSN does not have the server's certificate checked; " +
+			"add tls=true to it in place of any other tls and of allowFallbackToPlaintext")
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Errorf("%w; want a file of PEM certificates", err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(text) {
+		return errors.New("holds no certificate; want PEM, as between -----BEGIN CERTIFICATE----- and -----END CERTIFICATE-----")
+	}
+	cfg.TLS.RootCAs = pool
+	return nil
 }
 
 // A lock that somebody holds for longer than a fraction of a lease is waited for
@@ -118,14 +161,15 @@ const (
 // on MySQL and MariaDB from 11.1, tx_isolation on MariaDB before.
 type connector struct {
 	driver.Connector
-	target  string
-	isolate bool
+	target   string
+	database string
+	isolate  bool
 }
 
 func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
 	conn, err := c.Connector.Connect(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("connect to %s: %w", c.target, err)
+		return nil, fmt.Errorf("connect to %s: %w%s", c.target, err, c.remedy(err))
 	}
 	if !c.isolate {
 		return conn, nil
@@ -136,6 +180,27 @@ func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
 	}
 	return conn, nil
 }
+
+// remedy says what to do about a refusal that does not.
+func (c *connector) remedy(err error) string {
+	name := "`" + strings.ReplaceAll(c.database, "`", "``") + "`"
+	switch {
+	case hasNumber(err, errAccessDenied):
+		return "; check the DSN's user and password, and that the user may come from this host: MySQL keeps an account for each 'user'@'host'"
+	case hasNumber(err, errDBAccessDenied):
+		return fmt.Sprintf("; create the database if it is not there, and grant the user what the queue needs: GRANT ALL ON %s.* TO ...", name)
+	case hasNumber(err, errBadDB):
+		return fmt.Sprintf("; create it: CREATE DATABASE %s CHARACTER SET utf8mb4 COLLATE utf8mb4_bin", name)
+	}
+	return ""
+}
+
+// Refusals of a new connection, by their number.
+const (
+	errDBAccessDenied = 1044
+	errAccessDenied   = 1045
+	errBadDB          = 1049
+)
 
 // driverLog implements [mysql.Logger].
 type driverLog struct{ log *zap.Logger }

@@ -3,11 +3,13 @@ package mysql
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"net"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/go-sql-driver/mysql"
 	"go.uber.org/zap"
@@ -72,6 +74,141 @@ func TestOpenAcceptsCommonDSNs(t *testing.T) {
 	}
 }
 
+// Every parameter that Open sets, leaves or takes from the DSN, as a connection
+// shows it. Those that it refuses are in
+// TestOpenRefusesWhatWouldBreakTheQueue.
+func TestConnectionsShowEveryParameter(t *testing.T) {
+	dsn := testdb.DSN(t)
+	mustExec(t, openDB(t, dsn), "CREATE TABLE p (id INT PRIMARY KEY, n INT) ENGINE = InnoDB")
+	mustExec(t, openDB(t, dsn), "INSERT INTO p VALUES (1, 1)")
+	isolation := "tx_isolation" // MariaDB before 11.1
+	if s, err := readSettings(t.Context(), openDB(t, dsn)); err != nil {
+		t.Fatal(err)
+	} else if _, ok := s["transaction_isolation"]; ok {
+		isolation = "transaction_isolation"
+	}
+	noon := time.Date(2024, 6, 1, 12, 0, 0, 0, time.FixedZone("east", 2*60*60))
+	variable := func(name string) func(*sql.Conn) (string, error) {
+		return func(conn *sql.Conn) (v string, err error) {
+			return v, conn.QueryRowContext(t.Context(), "SELECT @@SESSION."+name).Scan(&v)
+		}
+	}
+	slow := func(conn *sql.Conn) (string, error) {
+		_, err := conn.ExecContext(t.Context(), "SELECT SLEEP(10)")
+		return fmt.Sprint(classify(err) == classReconnect), nil
+	}
+
+	for _, c := range []struct {
+		name, params string
+		show         func(*sql.Conn) (string, error)
+		want         string
+	}{
+		{"isolation", "", variable(isolation), "REPEATABLE-READ"},
+		{"isolation given", isolation + "=%27repeatable-read%27", variable(isolation), "REPEATABLE-READ"},
+		{"autocommit", "", variable("autocommit"), "1"},
+		{"autocommit given", "autocommit=1", variable("autocommit"), "1"},
+		{"sql_mode", "", func(conn *sql.Conn) (string, error) {
+			mode, err := variable("sql_mode")(conn)
+			return fmt.Sprint(isStrict(mode)), err
+		}, "true"},
+		{"sql_mode given", "sql_mode=%27STRICT_ALL_TABLES%27", variable("sql_mode"), "STRICT_ALL_TABLES"},
+		{"lock wait", "", variable(lockWait), lockWaitSeconds},
+		{"lock wait given", lockWait + "=7", variable(lockWait), "7"},
+		{"charset", "", variable("character_set_client"), "utf8mb4"},
+		{"charset given", "charset=utf8mb4", variable("character_set_client"), "utf8mb4"},
+		{"charset for results", "", variable("character_set_results"), "utf8mb4"},
+		{"collation", "", variable("collation_connection"), "utf8mb4_bin"},
+		{"collation given", "collation=utf8mb4_general_ci", variable("collation_connection"), "utf8mb4_general_ci"},
+		{"charset and collation given", "charset=utf8mb4&collation=utf8mb4_unicode_ci", variable("collation_connection"), "utf8mb4_unicode_ci"},
+		{"parseTime", "", func(conn *sql.Conn) (string, error) {
+			var at time.Time
+			err := conn.QueryRowContext(t.Context(), "SELECT TIMESTAMP'2024-06-01 10:00:00'").Scan(&at)
+			return fmt.Sprint(at.Equal(noon), at.Location()), err
+		}, "true UTC"},
+		{"loc", "", func(conn *sql.Conn) (text string, err error) {
+			return text, conn.QueryRowContext(t.Context(), "SELECT ?", noon).Scan(&text)
+		}, "2024-06-01 10:00:00"},
+		{"timeTruncate", "", func(conn *sql.Conn) (text string, err error) {
+			return text, conn.QueryRowContext(t.Context(), "SELECT ?", noon.Add(time.Microsecond)).Scan(&text)
+		}, "2024-06-01 10:00:00.000001"},
+		{"clientFoundRows", "", func(conn *sql.Conn) (string, error) {
+			result, err := conn.ExecContext(t.Context(), "UPDATE p SET n = 1 WHERE id = 1")
+			if err != nil {
+				return "", err
+			}
+			rows, err := result.RowsAffected()
+			return fmt.Sprint(rows), err
+		}, "1"},
+		{"interpolateParams", "", func(conn *sql.Conn) (string, error) {
+			var got int
+			if err := conn.QueryRowContext(t.Context(), "SELECT ?", 1).Scan(&got); err != nil {
+				return "", err
+			}
+			var name, n string
+			err := conn.QueryRowContext(t.Context(), "SHOW SESSION STATUS LIKE 'Com_stmt_prepare'").Scan(&name, &n)
+			return n, err
+		}, "0"},
+		{"rejectReadOnly", "", func(conn *sql.Conn) (string, error) {
+			if _, err := conn.ExecContext(t.Context(), "SET SESSION TRANSACTION READ ONLY"); err != nil {
+				return "", err
+			}
+			_, err := conn.ExecContext(t.Context(), "UPDATE p SET n = 2")
+			return fmt.Sprint(errors.Is(err, driver.ErrBadConn)), nil
+		}, "true"},
+		{"maxAllowedPacket", "", func(conn *sql.Conn) (string, error) {
+			_, err := conn.ExecContext(t.Context(), "DO LENGTH('"+strings.Repeat("x", 2<<20)+"')")
+			return fmt.Sprint(err), nil
+		}, "<nil>"},
+		{"maxAllowedPacket given", "maxAllowedPacket=1048576", func(conn *sql.Conn) (string, error) {
+			_, err := conn.ExecContext(t.Context(), "DO LENGTH('"+strings.Repeat("x", 2<<20)+"')")
+			return fmt.Sprint(errors.Is(err, mysql.ErrPktTooLarge)), nil
+		}, "true"},
+		{"readTimeout given", "readTimeout=50ms", slow, "true"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			conn, err := openDB(t, dsn+"?"+c.params).Conn(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			if got, err := c.show(conn); err != nil || got != c.want {
+				t.Errorf("got %s (%v), want %s", got, err, c.want)
+			}
+		})
+	}
+}
+
+// What no connection shows in less than a minute.
+func TestTimeoutsAndPacketUnlessGiven(t *testing.T) {
+	const server = "user:pass@tcp(db.example:3306)/mq"
+	for params, want := range map[string][4]any{
+		"": {DefaultConnectTimeout, DefaultReadTimeout, DefaultWriteTimeout, 0},
+		"?timeout=1s&readTimeout=2s&writeTimeout=3s&maxAllowedPacket=4": {time.Second, 2 * time.Second, 3 * time.Second, 4},
+	} {
+		cfg, err := openOptions{}.driverConfig(server + params)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := [4]any{cfg.Timeout, cfg.ReadTimeout, cfg.WriteTimeout, cfg.MaxAllowedPacket}; got != want {
+			t.Errorf("%q: got %v, want %v", params, got, want)
+		}
+	}
+}
+
+// The server's own packet size counts where the DSN has none, not the driver's
+// 64 MiB.
+func TestPacketSizeIsTheServers(t *testing.T) {
+	server := testdb.StartServer(t, "max-allowed-packet=1M")
+	conn, err := openDB(t, server.Database(t)).Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := conn.ExecContext(t.Context(), "DO LENGTH('"+strings.Repeat("x", 2<<20)+"')"); !errors.Is(err, mysql.ErrPktTooLarge) {
+		t.Errorf("got %v", err)
+	}
+}
+
 // Every connection gets its settings when it opens, whatever the server's
 // defaults: nothing is left to the first statement.
 func TestConnectionsOpenWithTheQueuesSettings(t *testing.T) {
@@ -122,10 +259,18 @@ func TestConnectionErrorsNameTheServerWithoutThePassword(t *testing.T) {
 	wrong, missing := cfg.Clone(), cfg.Clone()
 	wrong.Passwd = "s3cret"
 	missing.DBName = "mq_missing"
+	stranger := cfg.Clone()
+	stranger.User, stranger.Passwd = "mq_stranger", ""
+	admin := openDB(t, cfg.FormatDSN())
+	mustExec(t, admin, "CREATE USER IF NOT EXISTS mq_stranger")
+	t.Cleanup(func() { _, _ = admin.ExecContext(context.Background(), "DROP USER mq_stranger") })
 	for name, c := range map[string]struct{ dsn, want string }{
 		"unreachable":      {"user:s3cret@tcp(" + nobody + ")/mq", "connect to user@" + nobody + "/mq: dial tcp " + nobody},
 		"wrong password":   {wrong.FormatDSN(), "connect to " + cfg.User + "@" + cfg.Addr + "/" + cfg.DBName + ": Error 1045"},
+		"its remedy":       {wrong.FormatDSN(), "check the DSN's user and password, and that the user may come from this host"},
 		"missing database": {missing.FormatDSN(), "mq_missing"},
+		"another remedy":   {missing.FormatDSN(), "create it: CREATE DATABASE `mq_missing` CHARACTER SET utf8mb4"},
+		"no right to it":   {stranger.FormatDSN(), "GRANT ALL ON `" + cfg.DBName + "`.* TO"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			q := newTestQueue(t, Params{DB: openDB(t, c.dsn)})

@@ -132,8 +132,9 @@ func (q *Queue) commitTogether(calls []*call, p *publication) error {
 	}
 	for _, c := range calls {
 		c.answer(first, p)
+		q.metrics.countCall(c)
 	}
-	q.count(calls)
+	q.metrics.published.Batch(len(distinct))
 	q.notify(b, p)
 	return nil
 }
@@ -283,20 +284,3 @@ func (q *Queue) notify(b *batch, p *publication) {
 }
 
 func sameStream(a, b engine.Wake) bool { return a.Topic == b.Topic && a.Key == b.Key }
-
-// count says what a transaction has stored.
-func (q *Queue) count(calls []*call) {
-	var stored, duplicates int64
-	for _, c := range calls {
-		for _, r := range c.receipts {
-			if r.Duplicate {
-				duplicates++
-			} else {
-				stored++
-			}
-		}
-	}
-	q.metrics.transactions.Inc(1)
-	q.metrics.published.Inc(stored)
-	q.metrics.duplicates.Inc(duplicates)
-}

@@ -25,7 +25,8 @@ var ErrRetryTransaction = errors.New("roll back and run the transaction again")
 // all other connections. While tx is open the watermarks of its partitions do
 // not move, and publishing the same ids elsewhere waits for it: keep it short.
 // Subscriptions of this process notice the messages at their next poll, not at
-// once: the queue cannot see the commit.
+// once: the queue cannot see the commit. The metrics count the messages when this
+// returns, whether or not tx is rolled back later.
 func (q *Queue) PublishTx(ctx context.Context, tx *sql.Tx, msgs ...backend.Message) ([]backend.Receipt, error) {
 	ctx, leave, err := q.enter(ctx)
 	if err != nil {
@@ -50,6 +51,7 @@ func (q *Queue) PublishTx(ctx context.Context, tx *sql.Tx, msgs ...backend.Messa
 	}
 	c := calls[0]
 	if err := q.publishTx(ctx, tx, c); err != nil {
+		q.metrics.countError(err)
 		if classify(err) != classPermanent {
 			err = fmt.Errorf("%w: %w", ErrRetryTransaction, err)
 		}
@@ -66,6 +68,8 @@ func (q *Queue) publishTx(ctx context.Context, tx *sql.Tx, c *call) error {
 		return err
 	}
 	c.answer(first, &p)
+	q.metrics.published.Batch(len(distinct))
+	q.metrics.countCall(c)
 	return nil
 }
 
@@ -118,7 +122,7 @@ func (q *Queue) insertInCallers(ctx context.Context, tx *sql.Tx, b *batch, p *pu
 		return err
 	}
 	if others := b.unread(); len(others) > 0 {
-		if err := q.reserve.use(ctx, func(db querier) error { return readBack(ctx, db, b.tenant, others, "", nil) }); err != nil {
+		if err := q.reserve.use(ctx, func(db *sql.Conn) error { return readBack(ctx, db, b.tenant, others, "", nil) }); err != nil {
 			return err
 		}
 	}
@@ -126,7 +130,7 @@ func (q *Queue) insertInCallers(ctx context.Context, tx *sql.Tx, b *batch, p *pu
 		return err
 	}
 	missing := b.unread()
-	return q.reserve.use(ctx, func(db querier) error {
+	return q.reserve.use(ctx, func(db *sql.Conn) error {
 		if len(missing) > 0 {
 			return lagging(ctx, db, b.tenant, missing)
 		}

@@ -193,13 +193,11 @@ func TestPublishTxIsNotBlockedByCallersWhoHoldThePool(t *testing.T) {
 
 func TestPublishTxWithoutAFreeConnectionSaysWhatToDo(t *testing.T) {
 	db := migratedDB(t)
+	db.SetMaxOpenConns(1) // of which none can be kept aside
 	q := newTestQueue(t, Params{DB: db})
 	if err := q.Verify(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	q.reserve.close() // as if it had broken
-	q.reserve.closed = false
-	db.SetMaxOpenConns(1)
 	tx := begin(t, db)
 	_, err := q.PublishTx(t.Context(), tx, message("a", "t", "k", 1))
 	if err == nil || !strings.Contains(err.Error(), "all 1 are in use") || !strings.Contains(err.Error(), "Params.Reserve") {
@@ -217,8 +215,7 @@ func TestPublishTxTakesANewConnectionForABrokenOne(t *testing.T) {
 		t.Fatal(err)
 	}
 	for n := range 3 {
-		id := queryInt(t, q.reserve.conn, "SELECT CONNECTION_ID()")
-		mustExec(t, db, fmt.Sprintf("KILL CONNECTION %d", id))
+		killReserve(t, q, db)
 		tx := begin(t, db)
 		mustPublishTx(t, q, tx, message("a", "t", "k", n))
 		mustCommit(t, tx)

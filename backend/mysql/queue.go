@@ -1,6 +1,7 @@
 package mysql
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -21,11 +22,15 @@ type Params struct {
 	// DB is the pool the queue works on. Required; [Open] makes one with the
 	// right settings. The queue never closes it.
 	DB *sql.DB
-	// Reserve is a second pool of the same database, for PublishTx alone. Nil:
-	// Verify keeps one connection of DB aside until Close (unless DB has no
-	// other), so that callers whose transactions hold the rest of the pool are
-	// not blocked by their own publishing. The queue never closes it.
+	// Reserve is a second, small pool of the same database, for what must not
+	// wait until others have done with connections of DB: PublishTx, whose
+	// callers may hold all of them, and the keeping of leases, while handlers
+	// may. Nil: Verify keeps ReserveConns of DB aside until Close. The queue
+	// never closes it.
 	Reserve *sql.DB
+	// ReserveConns is the number of connections kept aside without a Reserve.
+	// Default 2, 1 to 16; never more than half of those that DB may open.
+	ReserveConns int
 	// Tenants are those that Subscribe consumes for. Publishing needs none.
 	Tenants tenants.Set
 	Config  Config
@@ -37,10 +42,15 @@ type Params struct {
 	// own, which Close waits for: it must not wait for Close. Nil: it is only
 	// logged.
 	OnFault func(error)
+	// TenantMetrics gives the first so many of Tenants, in order, a tag "tenant" on
+	// what is counted of messages, and on the lag; all others share "other". Every
+	// tenant tagged makes about ten series a topic and group. Default 0: no such
+	// tag. At most 1,000.
+	TenantMetrics int
 }
 
-// Queue implements [backend.Queue] and [backend.Admin]. It is safe for
-// concurrent use.
+// Queue implements [backend.Queue], [backend.Admin] and
+// [backend.HealthReporter]. It is safe for concurrent use.
 //
 // Its goroutines: the publish runners of [lanes], which exist while there is
 // something to publish, and for each subscription those of the engine and one
@@ -52,6 +62,7 @@ type Queue struct {
 	cfg     Config
 	log     *zap.Logger
 	scope   tally.Scope
+	tagged  int // tenants, in metrics
 	metrics metrics
 	hooks   hooks
 	hub     engine.Hub
@@ -78,10 +89,6 @@ type Queue struct {
 	closeErr error
 }
 
-type metrics struct {
-	retries, published, duplicates, transactions, fences, raises, groupsExpired tally.Counter
-}
-
 // hooks are for the tests that show what the protocol is for.
 type hooks struct {
 	fenceOff bool
@@ -95,12 +102,15 @@ func NewQueue(p Params) (*Queue, error) {
 		return nil, &backend.FieldError{Field: "db", Rule: "must not be nil; mysql.Open makes one"}
 	}
 	cfg := p.Config.withDefaults()
-	if err := cfg.validate(); err != nil {
+	setDefault(&p.ReserveConns, DefaultReserveConns)
+	if err := cmp.Or(cfg.validate(), checkRange("reserve connections", p.ReserveConns, 1, MaxReserveConns),
+		checkRange("tenant metrics", p.TenantMetrics, 0, backend.MaxTenantMetrics)); err != nil {
 		return nil, err
 	}
 	q := &Queue{
-		db: p.DB, reserve: newReserve(p.DB, p.Reserve), tenants: p.Tenants, cfg: cfg, log: p.Logger, scope: p.Scope,
+		db: p.DB, reserve: newReserve(p.DB, p.Reserve, p.ReserveConns), tenants: p.Tenants, cfg: cfg, log: p.Logger, scope: p.Scope,
 		onFault:   p.OnFault,
+		tagged:    p.TenantMetrics,
 		verifying: make(chan struct{}, 1),
 		subs:      make(map[*engine.Subscription]struct{}),
 		closed:    make(chan struct{}),
@@ -108,18 +118,11 @@ func NewQueue(p Params) (*Queue, error) {
 	if q.log == nil {
 		q.log = zap.NewNop()
 	}
+	q.log = engine.Quiet(q.log)
 	if q.scope == nil {
 		q.scope = tally.NoopScope
 	}
-	q.metrics = metrics{
-		retries:       q.scope.Counter("transaction_retries"),
-		published:     q.scope.Counter("published"),
-		duplicates:    q.scope.Counter("publish_duplicates"),
-		transactions:  q.scope.Counter("publish_transactions"),
-		fences:        q.scope.Counter("publish_fenced"),
-		raises:        q.scope.Counter("offset_counter_raised"),
-		groupsExpired: q.scope.Counter("groups_expired"),
-	}
+	q.metrics = newMetrics(q.scope, p.Tenants, p.TenantMetrics)
 	q.ctx, q.cancel = context.WithCancel(context.Background())
 	q.lanes = lanes{
 		commit: q.commit, maxRows: cfg.MaxBatchRows, maxSize: cfg.MaxBatchBytes,
@@ -149,7 +152,7 @@ func (q *Queue) enter(ctx context.Context) (_ context.Context, leave func(), err
 // Close implements [backend.Queue]. In order: 1. no new subscriptions; 2. those
 // that are there stop, while their handlers may still publish; 3. no new calls,
 // and those under way finish; 4. when ctx ends first, their transactions are
-// cut off; 5. the connection kept aside goes back. Params.DB stays open.
+// cut off; 5. the connections kept aside go back. Params.DB stays open.
 func (q *Queue) Close(ctx context.Context) error {
 	q.mu.Lock()
 	first := !q.closing

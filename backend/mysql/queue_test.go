@@ -28,6 +28,8 @@ func TestNewQueueChecksItsConfiguration(t *testing.T) {
 		"max batch bytes 5: want 65536":            {DB: db, Config: Config{MaxBatchBytes: 5}},
 		"publish timeout 5ns: want 10ms to 1h0m0s": {DB: db, Config: Config{PublishTimeout: 5}},
 		"publish timeout -1s: want 10ms to 1h0m0s": {DB: db, Config: Config{PublishTimeout: -time.Second}},
+		"tenant metrics -1: want 0 to 1000":        {DB: db, TenantMetrics: -1},
+		"tenant metrics 1001: want 0 to 1000":      {DB: db, TenantMetrics: 1001},
 	} {
 		_, err := NewQueue(p)
 		if _, ok := errors.AsType[*backend.FieldError](err); !ok || !strings.HasPrefix(err.Error(), name) {

@@ -200,6 +200,30 @@ const (
 		" WHERE tenant = ? AND topic = ? AND partition_key = ? AND `offset` > ? AND `offset` <= ? ORDER BY `offset` LIMIT ?)"
 )
 
+// ---- Lag --------------------------------------------------------------------
+
+const (
+	stmtNow = `SELECT ` + nowMillis
+
+	// unsettled (PRIMARY of both, "Not exists") leaves out what the group has
+	// settled ahead of its watermark.
+	unsettled = " FROM queue_messages AS m FORCE INDEX (PRIMARY) LEFT JOIN queue_delivery_state AS s FORCE INDEX (PRIMARY)" +
+		" ON s.tenant = m.tenant AND s.consumer_group = ? AND s.topic = m.topic AND s.partition_key = m.partition_key" +
+		" AND s.message_offset = m.`offset` AND s.acked = 1 WHERE m.tenant = ? AND m.topic = ?"
+	notSettled = " AND m.target_group IN ('', ?) AND s.tenant IS NULL"
+
+	// stmtLag (PRIMARY of both) is followed by an OR-list of lagRange and
+	// lagLimit, which bounds the rows read.
+	stmtLag  = "SELECT COUNT(*), COALESCE(MAX(p.age), 0) FROM (SELECT " + nowMillis + " - m.published_at AS age" + unsettled + notSettled + " AND ("
+	lagRange = "(m.partition_key = ? AND m.`offset` > ? AND m.`offset` <= ?)"
+	lagLimit = ") LIMIT ?) AS p"
+
+	// stmtOldest (PRIMARY of both) reads a partition's first pending row; a UNION
+	// ALL of one each.
+	stmtOldest = "(SELECT m.`offset`, " + nowMillis + " - m.published_at" + unsettled +
+		" AND m.partition_key = ? AND m.`offset` > ? AND m.`offset` <= ?" + notSettled + " ORDER BY m.`offset` LIMIT 1)"
+)
+
 // ---- Delivery: leases -------------------------------------------------------
 
 const (

@@ -2,6 +2,7 @@ package mysql
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"strings"
 	"sync"
@@ -90,6 +91,17 @@ func (s *store) each(ctx context.Context, q *query, dest []any, reset func(), fn
 // idempotent.
 func (s *store) exec(ctx context.Context, q *query) error {
 	return s.q.retry(ctx, func() error { return q.exec(ctx, s.q.db) })
+}
+
+// promptly is retry for what keeps leases and membership: handlers that hold all
+// of the pool do not keep it from running.
+func (s *store) promptly(ctx context.Context, fn func(*sql.Conn) error) error {
+	return s.q.retry(ctx, func() error { return s.q.reserve.promptly(ctx, fn) })
+}
+
+// execPromptly is exec in this way.
+func (s *store) execPromptly(ctx context.Context, q *query) error {
+	return s.promptly(ctx, func(conn *sql.Conn) error { return q.exec(ctx, conn) })
 }
 
 // wrap says what was being done, and where.

@@ -149,30 +149,32 @@ func rowsRead(t testing.TB, f *fixture, fn func(querier) int) int {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	count := func() (n int) {
-		t.Helper()
-		rows, err := conn.QueryContext(t.Context(), "SHOW SESSION STATUS WHERE Variable_name IN"+
-			" ('Handler_read_first', 'Handler_read_key', 'Handler_read_last', 'Handler_read_next', 'Handler_read_prev', 'Handler_read_rnd')")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer rows.Close()
-		for rows.Next() {
-			var name string
-			var v int
-			if err := rows.Scan(&name, &v); err != nil {
-				t.Fatal(err)
-			}
-			n += v
-		}
-		if err := rows.Err(); err != nil {
-			t.Fatal(err)
-		}
-		return n
-	}
-	before := count()
+	before := sessionReads(t, conn)
 	fn(conn)
-	return count() - before
+	return sessionReads(t, conn) - before
+}
+
+// sessionReads counts what the server has read from its indexes in a session.
+func sessionReads(t testing.TB, session querier) (n int) {
+	t.Helper()
+	rows, err := session.QueryContext(t.Context(), "SHOW SESSION STATUS WHERE Variable_name IN"+
+		" ('Handler_read_first', 'Handler_read_key', 'Handler_read_last', 'Handler_read_next', 'Handler_read_prev', 'Handler_read_rnd')")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var name string
+		var v int
+		if err := rows.Scan(&name, &v); err != nil {
+			t.Fatal(err)
+		}
+		n += v
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return n
 }
 
 // Every method tells hostile identifiers apart, also within one batch.

@@ -267,7 +267,7 @@ func (s *store) Release(ctx context.Context, tenant tenants.ID, releases []engin
 		}
 	}
 	for rows := range chunksOf(forget, rowOfLease) {
-		if err := s.exec(ctx, s.owned("DELETE", tenant, rows)); err != nil {
+		if err := s.execPromptly(ctx, s.owned("DELETE", tenant, rows)); err != nil {
 			return s.wrap(tenant, fmt.Sprintf("give up %d leases", len(rows)), err)
 		}
 	}
@@ -291,7 +291,7 @@ func (s *store) Claim(ctx context.Context, tenant tenants.ID, claims []engine.Cl
 // change locks leases, and changes those that are held as granted.
 func (s *store) change(ctx context.Context, tenant tenants.ID, rows []rowKey, end string, claims map[string]uint64) (held []rowKey, err error) {
 	duration := millis(s.cfg.LeaseDuration)
-	err = s.q.inTx(ctx, func(tx *sql.Tx) error {
+	run := func(tx *sql.Tx) error {
 		held = held[:0]
 		var r rowKey
 		q := s.owned(selectLeases, tenant, rows).add(forUpdate)
@@ -303,7 +303,8 @@ func (s *store) change(ctx context.Context, tenant tenants.ID, rows []rowKey, en
 			change.item(i, ", ", leaseRow, string(tenant), s.group, s.topic, r.key, s.name, s.instance, duration, claims[r.key])
 		}
 		return change.add(end).exec(ctx, tx)
-	})
+	}
+	err = s.promptly(ctx, func(conn *sql.Conn) error { return txOn(ctx, conn, run) })
 	return held, err
 }
 

@@ -2,6 +2,7 @@ package mysql
 
 import (
 	"context"
+	"database/sql"
 	"slices"
 	"time"
 
@@ -75,7 +76,7 @@ func (s *store) register(ctx context.Context, tenant tenants.ID) error {
 }
 
 func (s *store) touch(ctx context.Context, tenant tenants.ID) error {
-	return s.exec(ctx, newQuery(0, stmtRegister, string(tenant), s.topic, s.group, 0))
+	return s.execPromptly(ctx, newQuery(0, stmtRegister, string(tenant), s.topic, s.group, 0))
 }
 
 // Control implements [engine.Store].
@@ -89,22 +90,23 @@ func (s *store) Control(ctx context.Context, list []tenants.ID) (map[tenants.ID]
 		var tenant tenants.ID
 		var name string
 		var alive, paused bool
-		err := s.each(ctx, q, []any{&tenant, &name, &alive, &paused}, func() {
+		err := s.promptly(ctx, func(conn *sql.Conn) error {
 			for _, tenant := range chunk {
 				delete(control, tenant)
 				delete(chores, tenant)
 			}
-		}, func() {
-			c, todo := control[tenant], chores[tenant]
-			switch {
-			case name == "":
-				c.Paused, todo.touch = paused, !alive
-			case alive:
-				c.Members = append(c.Members, name)
-			default:
-				todo.dead = append(todo.dead, name)
-			}
-			control[tenant], chores[tenant] = c, todo
+			return q.each(ctx, conn, []any{&tenant, &name, &alive, &paused}, func() {
+				c, todo := control[tenant], chores[tenant]
+				switch {
+				case name == "":
+					c.Paused, todo.touch = paused, !alive
+				case alive:
+					c.Members = append(c.Members, name)
+				default:
+					todo.dead = append(todo.dead, name)
+				}
+				control[tenant], chores[tenant] = c, todo
+			})
 		})
 		if err != nil {
 			return nil, s.wrap(chunk[0], "read the subscribers", err)
@@ -125,7 +127,7 @@ func (s *store) Control(ctx context.Context, list []tenants.ID) (map[tenants.ID]
 // whether there is more to do.
 func (s *store) Beat(ctx context.Context, tenant tenants.ID) error {
 	beat := newQuery(0, stmtBeat, string(tenant), s.group, s.topic, s.name, millis(s.cfg.LeaseDuration))
-	if err := s.exec(ctx, beat); err != nil {
+	if err := s.execPromptly(ctx, beat); err != nil {
 		return s.wrap(tenant, "write the heartbeat", err)
 	}
 	s.mu.Lock()
@@ -147,7 +149,7 @@ func (s *store) Beat(ctx context.Context, tenant tenants.ID) error {
 func (s *store) bury(ctx context.Context, tenant tenants.ID, names []string) error {
 	for chunk := range slices.Chunk(slices.Sorted(slices.Values(names)), listKeys) {
 		q := newQuery(len(chunk), stmtBury, string(tenant), s.group, s.topic).in(anys(chunk)...)
-		if err := s.exec(ctx, q); err != nil {
+		if err := s.execPromptly(ctx, q); err != nil {
 			return s.wrap(tenant, "remove expired heartbeats", err)
 		}
 	}
@@ -156,6 +158,6 @@ func (s *store) bury(ctx context.Context, tenant tenants.ID, names []string) err
 
 // Leave implements [engine.Store].
 func (s *store) Leave(ctx context.Context, tenant tenants.ID) error {
-	err := s.exec(ctx, newQuery(0, stmtLeave, string(tenant), s.group, s.topic, s.name))
+	err := s.execPromptly(ctx, newQuery(0, stmtLeave, string(tenant), s.group, s.topic, s.name))
 	return s.wrap(tenant, "remove the heartbeat", err)
 }

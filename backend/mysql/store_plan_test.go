@@ -86,6 +86,15 @@ func exerciseStore(f *fixture, partitions, deep int) {
 		_, err := s.Control(ctx, list)
 		check(err)
 	}
+	for _, list := range [][]tenants.ID{list, list[:1]} {
+		_, err := a.Lag(ctx, list)
+		check(err)
+	}
+	open := make([]pending, len(keys))
+	for i, key := range keys {
+		open[i] = pending{key: key, tail: runs[key][deep-1]}
+	}
+	check((&lagOf{store: a, tenant: tenantA, skipped: open}).findOldest(ctx))
 	settle := func(s *store, drained bool) {
 		f.Helper()
 		var settlements []engine.Settlement
@@ -208,12 +217,12 @@ func kindOf(statement string) string {
 	kind := literals.ReplaceAllString(statement, "?")
 	for _, entry := range []string{
 		" UNION ALL SELECT ? AS k, ? AS n", " UNION ALL SELECT ? AS k", ", ?", " WHEN ? THEN ?", " OR (partition_key = ? AND message_offset <= ?)",
-		" OR (partition_key = ? AND `offset` <= ?)", " OR (partition_key = ? AND `offset` > ? AND `offset` <= ?)", " OR (partition_key = ? AND id = ?)",
+		" OR (partition_key = ? AND `offset` <= ?)", " OR (m.partition_key = ? AND m.`offset` > ? AND m.`offset` <= ?)", " OR (partition_key = ? AND `offset` > ? AND `offset` <= ?)", " OR (partition_key = ? AND id = ?)",
 	} {
 		kind = strings.ReplaceAll(kind, entry, "")
 	}
-	if i := strings.Index(kind, " UNION ALL (SELECT partition_key"); i > 0 {
-		kind = kind[:i]
+	for _, branch := range []string{" UNION ALL (SELECT partition_key", " UNION ALL (SELECT m."} {
+		kind, _, _ = strings.Cut(kind, branch)
 	}
 	return kind
 }

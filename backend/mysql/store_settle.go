@@ -149,6 +149,7 @@ func (t *settling) run(ctx context.Context, tx *sql.Tx) error {
 		}
 	}
 	if err := t.write(ctx); isNowait(err) {
+		t.q.metrics.countError(err) // it is no database error any more
 		return &blockedError{err}
 	} else if err != nil {
 		return err

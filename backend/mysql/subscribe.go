@@ -5,8 +5,10 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"maps"
 	mathrand "math/rand/v2"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 
@@ -38,7 +40,7 @@ func (q *Queue) Subscribe(ctx context.Context, topic string, cfg backend.Subscri
 	}
 	sub, err := engine.Start(ctx, engine.Options{
 		Topic: topic, Config: cfg, Tenants: q.tenants, Store: newStore(q, topic, cfg, mathrand.Uint64()),
-		Hub: &q.hub, Logger: q.log, Scope: q.scope,
+		Hub: &q.hub, Logger: q.log, Scope: q.scope, TenantMetrics: q.tagged,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("subscribe group %q to topic %q: %w", cfg.Group, topic, err)
@@ -67,14 +69,16 @@ func (q *Queue) track(sub *engine.Subscription) bool {
 	return true
 }
 
+// subscriptions are those that have not stopped.
+func (q *Queue) subscriptions() []*engine.Subscription {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return slices.Collect(maps.Keys(q.subs))
+}
+
 // stopSubscriptions stops all of them at once: they share ctx.
 func (q *Queue) stopSubscriptions(ctx context.Context) error {
-	q.mu.Lock()
-	var subs []*engine.Subscription
-	for sub := range q.subs {
-		subs = append(subs, sub)
-	}
-	q.mu.Unlock()
+	subs := q.subscriptions()
 	errs := make([]error, len(subs))
 	var stops sync.WaitGroup
 	for i, sub := range subs {

@@ -42,6 +42,7 @@ func (q *Queue) retry(ctx context.Context, fn func() error) error {
 	begun := time.Now()
 	for attempt := 1; ; attempt++ {
 		err := fn()
+		q.metrics.countError(err)
 		switch {
 		case err == nil:
 			return nil
@@ -67,12 +68,16 @@ func (q *Queue) retry(ctx context.Context, fn func() error) error {
 
 // runTx runs fn in one transaction. A connection that leads to a read-only
 // server, or whose rollback failed, does not go back to the pool.
-func runTx(ctx context.Context, db *sql.DB, fn func(*sql.Tx) error) (err error) {
+func runTx(ctx context.Context, db *sql.DB, fn func(*sql.Tx) error) error {
 	conn, err := db.Conn(ctx)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
+	return txOn(ctx, conn, fn)
+}
+
+func txOn(ctx context.Context, conn *sql.Conn, fn func(*sql.Tx) error) (err error) {
 	tx, err := conn.BeginTx(ctx, nil)
 	if err != nil {
 		dropIfBroken(conn, err)

@@ -40,8 +40,8 @@ var tableNames = []string{
 //
 // It is optional: the first Publish, PublishTx or Subscribe calls it, again and
 // again until it succeeds. A service that calls it when it starts learns of a
-// mistake then. It also puts aside the connection that PublishTx needs, which a
-// caller who holds the whole pool could not.
+// mistake then. It also puts aside the connections of the reserve, as far as the
+// pool has them free: once others hold the whole pool it would be too late.
 func (q *Queue) Verify(ctx context.Context) error {
 	ctx, leave, err := q.enter(ctx)
 	if err != nil {
@@ -99,6 +99,7 @@ func (q *Queue) verify(ctx context.Context) error {
 		return err
 	}
 	kept = q.reserve.keep(conn)
+	q.reserve.fill(ctx)
 	q.log.Debug("verified the queue's database", zap.String("version", s["version"]))
 	return nil
 }

@@ -242,7 +242,8 @@ func (s *Subscription) fetch(t *tenant, now time.Time) error {
 	return nil
 }
 
-// measure learns the size of payloads: up at once, down by and by.
+// measure counts what was read and learns the size of payloads: up at once,
+// down by and by.
 func (s *Subscription) measure(fetched []Fetched) {
 	n, size := 0, 0
 	for _, f := range fetched {
@@ -251,6 +252,8 @@ func (s *Subscription) measure(fetched []Fetched) {
 			size += len(f.Messages[i].Payload)
 		}
 	}
+	s.met.fetched.Inc(int64(n))
+	s.met.fetchBatch.RecordValue(float64(n))
 	if n > 0 {
 		s.size = max(size/n, s.size/4)
 	}
@@ -259,7 +262,6 @@ func (s *Subscription) measure(fetched []Fetched) {
 // take inserts what was read.
 func (s *Subscription) take(p *partition, r Range, f Fetched, tail uint64, now time.Time) {
 	p.insert(f.Messages, now)
-	s.met.fetched.Inc(int64(len(f.Messages)))
 	if r.Only != nil {
 		p.late = p.late[len(r.Only):]
 		return

@@ -10,6 +10,19 @@ import (
 	"github.com/tenantmq/tenantmq/backend"
 )
 
+// verb is how a handler settles a delivery.
+type verb uint8
+
+const (
+	ack verb = iota
+	nack
+	postpone
+	reject
+	verbs
+)
+
+func (v verb) String() string { return [verbs]string{"ack", "nack", "postpone", "reject"}[v] }
+
 // maxErrorLength bounds the text of a failure that is kept.
 const maxErrorLength = 16 << 10
 
@@ -28,6 +41,7 @@ type delivery struct {
 	over     bool // superseded: lease or visibility ended
 	extended bool
 
+	verb    verb          // how it was settled, once done
 	result  chan error    // one outcome of the settlement
 	charged chan struct{} // of a suspect: closed once the attempt is on record, or over
 }
@@ -64,17 +78,17 @@ func (d *delivery) Failure() (backend.Failure, bool) {
 }
 
 func (d *delivery) Ack(ctx context.Context) error {
-	return d.settle(ctx, "ack", func(time.Time) { d.e.write = writeAck })
+	return d.settle(ctx, ack, func(time.Time) { d.e.write = writeAck })
 }
 
 func (d *delivery) Nack(ctx context.Context, cause error) error {
-	return d.settle(ctx, "nack", func(now time.Time) {
+	return d.settle(ctx, nack, func(now time.Time) {
 		d.p.fail(d.e, errorText(cause), d.s.o.Config.Retry, d.s.jitter, now)
 	})
 }
 
 func (d *delivery) Reject(ctx context.Context, cause error) error {
-	return d.settle(ctx, "reject", func(time.Time) {
+	return d.settle(ctx, reject, func(time.Time) {
 		if !d.e.charged {
 			d.e.attempts++
 		}
@@ -86,7 +100,7 @@ func (d *delivery) Postpone(ctx context.Context, wait time.Duration) error {
 	if err := backend.CheckDelay(wait); err != nil {
 		return err
 	}
-	return d.settle(ctx, "postpone", func(now time.Time) {
+	return d.settle(ctx, postpone, func(now time.Time) {
 		d.p.unspend(d.e)
 		d.e.suspect, d.e.write, d.e.barrier = false, writeFail, true
 		d.e.visibleAt = now.Add(wait)
@@ -95,19 +109,19 @@ func (d *delivery) Postpone(ctx context.Context, wait time.Duration) error {
 	})
 }
 
-func (d *delivery) settle(ctx context.Context, verb string, decide func(now time.Time)) error {
+func (d *delivery) settle(ctx context.Context, verb verb, decide func(now time.Time)) error {
 	s := d.s
 	s.mu.Lock()
 	switch {
 	case d.done:
 		s.mu.Unlock()
-		return d.wrap(verb, backend.ErrSettled)
+		return d.wrap(verb.String(), backend.ErrSettled)
 	case d.over:
 		s.mu.Unlock()
-		return d.wrap(verb, backend.ErrLeaseLost)
+		return d.wrap(verb.String(), backend.ErrLeaseLost)
 	}
 	now := time.Now()
-	d.done = true
+	d.done, d.verb = true, verb
 	d.disclose()
 	d.result = make(chan error, 1)
 	d.e.barrier = false
@@ -118,13 +132,12 @@ func (d *delivery) settle(ctx context.Context, verb string, decide func(now time
 	s.touch(d.p, now)
 	s.mu.Unlock()
 	d.cancel(backend.ErrSettled)
-	s.count(verb)
 
 	select {
 	case err := <-d.result:
-		return d.wrap(verb, err)
+		return d.wrap(verb.String(), err)
 	case <-ctx.Done():
-		return d.wrap(verb, fmt.Errorf("not known to be durable yet: %w", context.Cause(ctx)))
+		return d.wrap(verb.String(), fmt.Errorf("not known to be durable yet: %w", context.Cause(ctx)))
 	}
 }
 

@@ -35,8 +35,13 @@ func (s *Subscription) hand(d *delivery) bool {
 	for {
 		select {
 		case s.deliveries <- d:
+			now := time.Now()
+			d.p.t.met.delivered.Inc(1)
+			if d.attempt == 1 { // later ones waited for a backoff, or an owner that vanished
+				s.met.deliveryAge.RecordDuration(s.age(d.msg, now))
+			}
 			s.mu.Lock()
-			s.received(d, time.Now())
+			s.received(d, now)
 			s.mu.Unlock()
 			return true
 		case <-s.stopping:
@@ -154,7 +159,6 @@ func (s *Subscription) begin(p *partition, e *entry, now time.Time) *delivery {
 	p.t.inflight++
 	s.pending = d
 	s.alarm(p, e.deadline)
-	s.met.delivered.Inc(1)
 	return d
 }
 

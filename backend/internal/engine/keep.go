@@ -118,41 +118,54 @@ func (s *Subscription) release() {
 	})
 }
 
-// renew starts to prolong the leases that are due.
+// renew queues the tenants with leases that are due, and starts workers for
+// them.
 func (s *Subscription) renew() {
 	now := time.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, t := range s.tenants {
-		if t.renewing || s.renewals >= maxRenewals {
-			continue
+		if !t.renewing && len(t.dueLeases(now)) > 0 {
+			t.renewing = true
+			s.toRenew.push(t)
 		}
-		var list []Lease
-		for _, p := range t.parts {
-			if !p.renewAt.After(now) {
-				list = append(list, p.lease())
-			}
-		}
-		if len(list) == 0 {
-			continue
-		}
-		t.renewing = true
-		s.renewals++
-		s.workers.Go(func() {
-			for chunk := range slices.Chunk(list, leaseChunk) {
-				s.renewSome(t, chunk)
-			}
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			t.renewing = false
-			s.renewals--
-		})
+	}
+	for n := s.toRenew.len(); n > 0 && s.renewers < maxRenewers; n-- {
+		s.renewers++
+		s.workers.Go(s.renewQueued)
 	}
 }
 
-// maxRenewals is the number of tenants whose leases are renewed at once. None
+// maxRenewers is the number of tenants whose leases are renewed at once. None
 // waits for another: a row of one may be locked by somebody's transaction.
-const maxRenewals = 16
+const maxRenewers = 16
+
+// renewQueued takes one tenant after the other, without waiting for the next
+// tick: there may be many.
+func (s *Subscription) renewQueued() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for !s.quit && s.toRenew.len() > 0 {
+		t := s.toRenew.pop()
+		list := t.dueLeases(time.Now())
+		s.mu.Unlock()
+		for chunk := range slices.Chunk(list, leaseChunk) {
+			s.renewSome(t, chunk)
+		}
+		s.mu.Lock()
+		t.renewing = false
+	}
+	s.renewers--
+}
+
+func (t *tenant) dueLeases(now time.Time) (list []Lease) {
+	for _, p := range t.parts {
+		if !p.renewAt.After(now) {
+			list = append(list, p.lease())
+		}
+	}
+	return list
+}
 
 func (s *Subscription) renewSome(t *tenant, list []Lease) {
 	asked := time.Now()

@@ -3,12 +3,15 @@ package engine_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/uber-go/tally/v4"
 
 	"github.com/tenantmq/tenantmq/backend"
 	"github.com/tenantmq/tenantmq/backend/internal/engine"
@@ -80,6 +83,28 @@ func TestRenewalDoesNotWaitForAnotherTenants(t *testing.T) {
 		if err := sub.Stop(t.Context()); err != nil {
 			t.Error(err)
 		}
+	})
+}
+
+// However many tenants a process works for, none has its leases run out for
+// want of a turn.
+func TestLeasesOfManyTenantsAreRenewedInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		scope := tally.NewTestScope("", nil)
+		s := &script{scope: scope, onRenew: func(tenants.ID, []engine.Lease) error {
+			time.Sleep(2 * time.Millisecond) // a round trip
+			return nil
+		}}
+		list := make([]tenants.ID, 1500)
+		for i := range list {
+			list[i] = tenants.ID(fmt.Sprintf("tenant-%04d", i))
+			s.put(list[i], "key", 1, 1)
+		}
+		sub, _ := s.start(t, backend.SubscriptionConfig{}, list...)
+		time.Sleep(time.Minute) // nobody receives: all stay held
+		same(t, "leases held", map[string]float64{"topic": float64(len(list))}, gauges(scope, "leases_held", "topic"))
+		same(t, "leases lost", map[string]int64{}, counters(scope, "lease_losses", "topic"))
+		stop(t, sub)
 	})
 }
 

@@ -25,11 +25,7 @@ const (
 // poll lists partitions with messages: often while it finds new ones, then
 // ever more rarely down to the configured interval.
 func (s *Subscription) poll() {
-	chunks := (len(s.list) + tenantChunk - 1) / tenantChunk
-	idle := s.o.Config.PollInterval
-	if chunks > 1 {
-		idle = max(idle, time.Duration(chunks)*statementEvery)
-	}
+	idle := s.idlePoll()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	wait := time.Duration(0)
@@ -42,7 +38,9 @@ func (s *Subscription) poll() {
 		}
 		started := time.Now()
 		found, err := s.look()
-		busy := min(max(busyPoll, time.Since(started)), idle)
+		took := time.Since(started)
+		s.met.pollRounds.RecordDuration(took)
+		busy := min(max(busyPoll, took), idle)
 		switch {
 		case err != nil:
 			s.faults.report("discover", "", err)
@@ -52,9 +50,17 @@ func (s *Subscription) poll() {
 		default:
 			wait = min(max(wait, busy)*2, idle)
 		}
-		s.met.scope.Counter("polls").Inc(1)
 		timer.Reset(wait)
 	}
+}
+
+// idlePoll is the time between listings while there is no work.
+func (s *Subscription) idlePoll() time.Duration {
+	chunks := (len(s.list) + tenantChunk - 1) / tenantChunk
+	if chunks > 1 {
+		return max(s.o.Config.PollInterval, time.Duration(chunks)*statementEvery)
+	}
+	return s.o.Config.PollInterval
 }
 
 // look makes one listing and tells whether it brought anything new.
@@ -81,6 +87,9 @@ func (s *Subscription) look() (found bool, err error) {
 	defer func() {
 		s.mu.Lock()
 		s.looking = false
+		if err == nil {
+			s.polledAt = time.Now()
+		}
 		s.mu.Unlock()
 	}()
 

@@ -6,6 +6,10 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
+
+	"github.com/uber-go/tally/v4"
+	"go.uber.org/zap"
 
 	"github.com/tenantmq/tenantmq/backend"
 	"github.com/tenantmq/tenantmq/backend/internal/engine"
@@ -27,12 +31,19 @@ type script struct {
 	released  []engine.Release
 	collected []engine.Passed
 
-	onAcquire func(tenants.ID, []engine.Candidate) error
-	onRenew   func(tenants.ID, []engine.Lease) error
-	onClaim   func(tenants.ID, []engine.Claim) error
-	onSettle  func(tenants.ID, []engine.Settlement) ([]engine.Settled, error)
-	onRelease func(context.Context, tenants.ID, []engine.Release) error
-	discovers int
+	scope tally.Scope // nil: none
+	log   *zap.Logger // likewise
+	named int         // tenants, in metrics
+
+	onDiscover func() error
+	onLag      func([]tenants.ID) (map[tenants.ID]backend.Lag, error)
+	onNow      func() (time.Time, error)
+	onAcquire  func(tenants.ID, []engine.Candidate) error
+	onRenew    func(tenants.ID, []engine.Lease) error
+	onClaim    func(tenants.ID, []engine.Claim) error
+	onSettle   func(tenants.ID, []engine.Settlement) ([]engine.Settled, error)
+	onRelease  func(context.Context, tenants.ID, []engine.Release) error
+	discovers  int
 }
 
 // put stores n messages in a partition.
@@ -65,7 +76,9 @@ func (s *script) start(t *testing.T, cfg backend.SubscriptionConfig, list ...ten
 	}
 	cfg.Group, cfg.SubscriberName = "group", "me"
 	hub := new(engine.Hub)
-	sub, err := engine.Start(t.Context(), engine.Options{Topic: "topic", Config: cfg.WithDefaults(), Tenants: set, Store: s, Hub: hub})
+	sub, err := engine.Start(t.Context(), engine.Options{
+		Topic: "topic", Config: cfg.WithDefaults(), Tenants: set, Store: s, Hub: hub, Logger: s.log, Scope: s.scope, TenantMetrics: s.named,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,6 +88,11 @@ func (s *script) start(t *testing.T, cfg backend.SubscriptionConfig, list ...ten
 func (s *script) Register(context.Context, []tenants.ID) error { return nil }
 
 func (s *script) Discover(_ context.Context, list []tenants.ID, after string, limit int) (found []engine.Stored, err error) {
+	if s.onDiscover != nil {
+		if err := s.onDiscover(); err != nil {
+			return nil, err
+		}
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.discovers++
@@ -186,6 +204,20 @@ func (s *script) Settle(_ context.Context, tenant tenants.ID, list []engine.Sett
 		results[i] = r
 	}
 	return results, nil
+}
+
+func (s *script) Lag(_ context.Context, list []tenants.ID) (map[tenants.ID]backend.Lag, error) {
+	if s.onLag != nil {
+		return s.onLag(list)
+	}
+	return nil, nil
+}
+
+func (s *script) Now(context.Context) (time.Time, error) {
+	if s.onNow != nil {
+		return s.onNow()
+	}
+	return time.Now(), nil
 }
 
 func (s *script) Beat(context.Context, tenants.ID) error    { return nil }

@@ -37,6 +37,10 @@ func (s *Subscription) settle() {
 		if parts[0].failures > 0 {
 			isolated = 1
 		}
+		messages := 0
+		for i := range batch {
+			messages += len(batch[i].Run) + len(batch[i].States)
+		}
 		t.settlers++
 		t.isolated += isolated
 		if t.dirty.len() > 0 {
@@ -46,7 +50,8 @@ func (s *Subscription) settle() {
 
 		started := time.Now()
 		results, err := s.o.Store.Settle(s.ctx, t.id, batch)
-		s.met.settleTime.Record(time.Since(started))
+		s.met.settleDuration.RecordDuration(time.Since(started))
+		s.met.settleBatch.RecordValue(float64(messages))
 
 		s.mu.Lock()
 		if err != nil {
@@ -102,14 +107,14 @@ func (s *Subscription) settled(t *tenant, parts []*partition, batch []Settlement
 			s.answerSent(p, nil)
 			continue
 		}
-		s.met.settledMessages.Inc(int64(len(batch[i].Run)))
-		s.met.deadLetters.Inc(int64(len(batch[i].DeadLetters)))
+		t.met.deadLetters.Inc(int64(len(batch[i].DeadLetters)))
 		for _, dl := range batch[i].DeadLetters {
 			s.logDeadLetter(dl)
 		}
 		p.failures = 0
 		answered := p.apply(r)
 		for _, d := range answered {
+			t.met.settled[d.verb].Inc(1)
 			d.result <- nil
 		}
 		s.land(t, len(answered))

@@ -73,6 +73,7 @@ func (s *Subscription) stop(ctx context.Context) {
 		<-left
 	}
 	err := s.giveBack(end)
+	s.met.leases.Update(0)
 	s.cancel(backend.ErrClosed)
 	if cut > 0 {
 		err = errors.Join(fmt.Errorf("%d deliveries cut off and returned without an attempt: %w", cut, context.Cause(ctx)), err)

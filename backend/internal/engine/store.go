@@ -15,9 +15,8 @@ import (
 )
 
 // Store is what a backend supplies for one subscription, that is one member of
-// one consumer group of one topic. Every method but Discover, Control and Purge
-// touches one tenant. Durations are relative to the store's clock, never
-// points in time. Methods are safe for concurrent use; the engine never runs
+// one consumer group of one topic. Every method with a tenant touches that one
+// alone. Durations are relative to the store's clock, never points in time. Methods are safe for concurrent use; the engine never runs
 // two of Acquire, Renew, Settle, Release on the same partition at once.
 type Store interface {
 	// Register makes the group known for every tenant, at the start position
@@ -65,6 +64,13 @@ type Store interface {
 	// has passed, with the state behind them. It reports the keys whose stored
 	// watermark of this group differs from the one given.
 	Collect(ctx context.Context, tenant tenants.ID, passed []Passed) (stale []string, err error)
+
+	// Lag reads how far the group is behind in each of the tenants. One without
+	// an entry is not.
+	Lag(ctx context.Context, list []tenants.ID) (map[tenants.ID]backend.Lag, error)
+
+	// Now reads the clock that PublishedAt is taken from.
+	Now(ctx context.Context) (time.Time, error)
 
 	// Purge removes what subscribers that died left behind: heartbeats,
 	// leases, and watermarks of partitions without messages. Bounded; call it

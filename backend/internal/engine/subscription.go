@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/uber-go/tally/v4"
@@ -23,6 +24,9 @@ type Options struct {
 	Hub     *Hub
 	Logger  *zap.Logger // nil: none
 	Scope   tally.Scope // nil: none
+	// TenantMetrics is the number of tenants, the first of the set, with a tag of
+	// their own; 0 leaves the tag out.
+	TenantMetrics int
 }
 
 // Workers of a subscription. Their number does not depend on the number of
@@ -43,6 +47,7 @@ const (
 //	poller     finds partitions with work                      poll.go
 //	keeper     heartbeats, renewals, pause, handover           keep.go
 //	cleaner    garbage, and what the dead left behind          keep.go
+//	sampler    the lag, unless nobody wants metrics            lag.go
 //	advancers  acquire leases, fetch, claim                    advance.go
 //	dispatcher hands messages over, tenant by tenant           dispatch.go
 //	settlers   write outcomes, many in a transaction           settle.go
@@ -56,7 +61,8 @@ type Subscription struct {
 	list       []tenants.ID
 	settleDown time.Duration // a partition is not handed over sooner after it was acquired
 	met        metrics
-	faults     faults
+	faults     *faults
+	skew       atomic.Int64 // nanoseconds that the store's clock is ahead of ours
 
 	ctx        context.Context // of the store calls and of the deliveries
 	cancel     context.CancelCauseFunc
@@ -84,14 +90,16 @@ type Subscription struct {
 	advances  fifo[*tenant]
 	settles   fifo[*tenant]
 	alarms    alarms
-	releases  []*partition // to be given back
-	leases    int          // partitions held
-	renewals  int          // tenants whose leases are being renewed
-	inflight  int          // handed over and not yet durably answered
-	bytes     int          // of the payloads held
-	size      int          // of a payload, estimated high rather than low
-	listing   int          // number of the listing under way
-	listingAt time.Time
+	releases  []*partition       // to be given back
+	leases    int                // partitions held
+	toRenew   fifo[*tenant]      // with leases that are due
+	renewers  int                // at work on them
+	inflight  int                // handed over and not yet durably answered
+	bytes     int                // of the payloads held
+	size      int                // of a payload, estimated high rather than low
+	listing   int                // number of the listing under way
+	listingAt time.Time          // when it began
+	polledAt  time.Time          // when one last succeeded
 	looking   bool               // a listing is under way
 	recent    map[partKey]uint64 // drained since the listing began, with their last offset
 	pending   *delivery          // picked, not yet received
@@ -117,7 +125,7 @@ func Start(ctx context.Context, o Options) (*Subscription, error) {
 		o:            o,
 		list:         o.Tenants.IDs(),
 		settleDown:   min(o.Config.LeaseDuration, time.Second),
-		met:          newMetrics(o.Scope, o.Topic, o.Config.Group),
+		met:          newMetrics(o),
 		deliveries:   make(chan backend.Delivery),
 		stopping:     make(chan struct{}),
 		dispatched:   make(chan struct{}),
@@ -131,17 +139,21 @@ func Start(ctx context.Context, o Options) (*Subscription, error) {
 		recent:       make(map[partKey]uint64),
 	}
 	s.size = firstSize
-	s.faults.log, s.faults.scope = o.Logger, s.met.scope
+	s.faults = newFaults(o.Logger, s.met.scope)
 	s.toAdvance, s.toSettle = sync.NewCond(&s.mu), sync.NewCond(&s.mu)
 	s.idle = sync.NewCond(&s.mu)
 	if err := o.Store.Register(ctx, s.list); err != nil {
 		return nil, fmt.Errorf("registering group %q of topic %q: %w", o.Config.Group, o.Topic, err)
 	}
+	s.listingAt, s.polledAt = time.Now(), time.Now()
 	s.ctx, s.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	o.Hub.add(o.Topic, s)
 	s.workers.Go(s.poll)
 	s.workers.Go(s.keep)
 	s.workers.Go(s.clean)
+	if o.Scope != tally.NoopScope {
+		s.workers.Go(s.sample)
+	}
 	s.workers.Go(s.dispatch)
 	s.workers.Go(s.watchAlarms)
 	for range advancers {
@@ -165,7 +177,7 @@ func (s *Subscription) get(id tenants.ID) *tenant {
 	if t == nil {
 		weight := max(s.o.Config.TenantWeights[id], 1)
 		t = &tenant{
-			s: s, id: id, weight: weight, credit: weight,
+			s: s, id: id, weight: weight, credit: weight, met: s.met.of(id),
 			parts:      make(map[string]*partition),
 			candidates: make(map[string]*candidate),
 			passed:     make(map[string]passed),

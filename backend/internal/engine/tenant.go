@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/tenantmq/tenantmq/backend"
 	"github.com/tenantmq/tenantmq/tenants"
 )
 
@@ -13,6 +14,7 @@ type tenant struct {
 	s      *Subscription
 	id     tenants.ID
 	weight int
+	met    *tenantMetrics
 
 	parts      map[string]*partition // held by us
 	candidates map[string]*candidate // with messages, not held by us
@@ -42,6 +44,8 @@ type tenant struct {
 	share      map[string]struct{}
 	shareValid bool
 	renewing   bool
+	lag        backend.Lag // as last read
+	lagAt      time.Time   // zero: not yet
 
 	paged  bool   // too many partitions for one page
 	cursor string // key the next page starts behind

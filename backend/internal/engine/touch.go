@@ -140,6 +140,9 @@ func (s *Subscription) drop(p *partition) {
 // answer ends the wait of a handler for the outcome of its settlement.
 func (s *Subscription) answer(e *entry, err error) {
 	t := e.d.p.t
+	if err == nil {
+		t.met.settled[e.d.verb].Inc(1)
+	}
 	e.d.result <- err
 	e.d = nil
 	s.land(t, 1)
