@@ -19,8 +19,12 @@ help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: build
-build: ## compile every package
+build: mqctl ## compile every package, and bin/mqctl
 	go build ./...
+
+.PHONY: mqctl
+mqctl: ## build bin/mqctl, the operator's tool
+	go build -o bin/mqctl ./cmd/mqctl
 
 .PHONY: test
 test: ## run the whole suite on a real database, with the race detector
@@ -58,12 +62,14 @@ bench: ## measure speed and cost on a real database; SCENARIO=a,b picks some
 .PHONY: lint
 lint: tidy-check ## check format, imports between layers, and what linters know
 	go run ./internal/cmd/schema | diff backend/mysql/schema.sql - # else: make generate
+	go run ./internal/cmd/configdoc | diff docs/configuration.md - # else: make generate
 	$(LINTER) run
 	cd bench && go tool -modfile=../tools/go.mod golangci-lint run --config=../.golangci.yml
 
 .PHONY: generate
-generate: ## make backend/mysql/schema.sql from the migrations
+generate: ## make backend/mysql/schema.sql and docs/configuration.md from the code
 	go run ./internal/cmd/schema > backend/mysql/schema.sql
+	go run ./internal/cmd/configdoc > docs/configuration.md
 
 .PHONY: fmt
 fmt: ## format the code

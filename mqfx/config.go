@@ -44,6 +44,10 @@ type Config struct {
 	// DSNFile names a file that holds the DSN, for mounted secrets. Blanks and
 	// line ends around it go. Not together with DSN.
 	DSNFile string `yaml:"dsn_file"`
+	// TLSCAFile names a file of PEM certificates that the server's is checked
+	// against in place of the system's. It is read once, at start, and needs
+	// tls=true in the DSN. Default none. Not applied to a handle of [WithDB].
+	TLSCAFile string `yaml:"tls_ca_file"`
 	// Migrate applies pending schema versions before start. Default false: a
 	// missing version refuses the start.
 	Migrate bool `yaml:"migrate"`
@@ -54,7 +58,8 @@ type Config struct {
 	// have it set (vtgate over MariaDB); it must be REPEATABLE READ. Default
 	// false. Not applied to a handle of [WithDB].
 	ServerIsolation bool `yaml:"server_isolation"`
-	// Pool sizes the connection pool. Not applied to a handle of [WithDB].
+	// Pool sizes the connection pool. Of a handle of [WithDB] only Reserve
+	// applies.
 	Pool Pool `yaml:"pool"`
 
 	// Publish limits what may be published.
@@ -78,6 +83,8 @@ type Config struct {
 
 	// Log applies where the application provides no *zap.Logger.
 	Log Log `yaml:"log"`
+	// Metrics says how much the metrics tell apart.
+	Metrics Metrics `yaml:"metrics"`
 }
 
 // Pool sizes the connection pool.
@@ -88,6 +95,11 @@ type Pool struct {
 	// MaxLifetime of a connection, so that pools follow a failover or a moved
 	// name. Default 5 min, 1 s to 24 h.
 	MaxLifetime time.Duration `yaml:"max_lifetime"`
+	// Reserve is the number of connections for what must not wait until others
+	// have done with theirs: renewals of leases, and what PublishTx reads. They
+	// come on top of MaxOpen; of a handle of [WithDB] they are kept aside, at
+	// most half of those it may open. Default 2, 1 to 16.
+	Reserve int `yaml:"reserve"`
 }
 
 // Publish limits what may be published.
@@ -133,6 +145,9 @@ type Subscription struct {
 	LeaseRenewal time.Duration `yaml:"lease_renewal"`
 	Retry        Retry         `yaml:"retry"`
 	DeadLetter   DeadLetter    `yaml:"dead_letter"`
+	// HandlerTimeout ends the context of a handler that has run for so long.
+	// Default 0, which is never; else 1 ms to 1 year.
+	HandlerTimeout time.Duration `yaml:"handler_timeout" zero:"never"`
 	// TenantWeights gives tenants more than an equal share. Default 1 each, at
 	// most 1,000. A topic's weights are added to the general ones.
 	TenantWeights map[tenants.ID]int `yaml:"tenant_weights"`
@@ -167,6 +182,14 @@ type Log struct {
 	Format string `yaml:"format"`
 }
 
+// Metrics says how much the metrics tell apart.
+type Metrics struct {
+	// Tenants is how many tenants, the first of the set, have series of their
+	// own; the others share one. Default 0: no tenant is told apart. At most
+	// 1,000.
+	Tenants int `yaml:"tenants"`
+}
+
 // DefaultConfig returns what applies where nothing is configured.
 func DefaultConfig() Config {
 	c := bareDefaults()
@@ -180,7 +203,9 @@ func bareDefaults() Config {
 	sub := backend.SubscriptionConfig{}.WithDefaults()
 	return Config{
 		Backend: BackendMySQL,
-		Pool:    Pool{MaxOpen: mysql.DefaultMaxOpenConns, MaxLifetime: mysql.DefaultConnMaxLifetime},
+		Pool: Pool{
+			MaxOpen: mysql.DefaultMaxOpenConns, MaxLifetime: mysql.DefaultConnMaxLifetime, Reserve: mysql.DefaultReserveConns,
+		},
 		Publish: Publish{
 			MaxPayload:    mysql.DefaultMaxPayload,
 			MaxMetadata:   mysql.DefaultMaxMetadata,
@@ -216,6 +241,7 @@ func (c Config) complete() Config {
 	setDefault(&c.Backend, d.Backend)
 	setDefault(&c.Pool.MaxOpen, d.Pool.MaxOpen)
 	setDefault(&c.Pool.MaxLifetime, d.Pool.MaxLifetime)
+	setDefault(&c.Pool.Reserve, d.Pool.Reserve)
 	setDefault(&c.Publish.MaxPayload, d.Publish.MaxPayload)
 	setDefault(&c.Publish.MaxMetadata, d.Publish.MaxMetadata)
 	setDefault(&c.Publish.MaxBatchRows, d.Publish.MaxBatchRows)
@@ -251,6 +277,7 @@ func (s Subscription) over(base Subscription) Subscription {
 	setDefault(&s.Retry.Multiplier, base.Retry.Multiplier)
 	s.DeadLetter.Disabled = s.DeadLetter.Disabled || base.DeadLetter.Disabled
 	setDefault(&s.DeadLetter.Suffix, base.DeadLetter.Suffix)
+	setDefault(&s.HandlerTimeout, base.HandlerTimeout)
 	s.TenantWeights = union(base.TenantWeights, s.TenantWeights)
 	return s
 }
@@ -302,7 +329,7 @@ func (c Config) mysql() mysql.Config {
 	}
 }
 
-// settings turns s into what the backend takes.
+// settings turns s into what the backend takes, which is all but HandlerTimeout.
 func (s Subscription) settings() (backend.SubscriptionConfig, error) {
 	ordering, err := backend.ParseOrdering(s.Ordering)
 	if err != nil {

@@ -44,7 +44,8 @@ mq:
   dsn: u:p@tcp(h:1)/d
   external_schema: true
   server_isolation: true
-  pool: {max_open: 7, max_lifetime: 7m}
+  tls_ca_file: /run/ca.pem
+  pool: {max_open: 7, max_lifetime: 7m, reserve: 7}
   publish: {max_payload: 70, max_metadata: 71, max_batch_rows: 72, max_batch_bytes: 77777, timeout: 7s}
   subscription: &sub
     subscriber_name: alice
@@ -58,11 +59,13 @@ mq:
     lease_renewal: 8s
     retry: {max_attempts: 85, initial_backoff: 86ms, max_backoff: 87s, multiplier: 8}
     dead_letter: {disabled: true, suffix: .dead}
+    handler_timeout: 89s
     tenant_weights: {acme: 88}
   topics: {land: *sub}
   group_retention: 72h
   drain_timeout: 9s
   log: {level: debug, format: console}
+  metrics: {tenants: 9}
 `
 
 func TestEveryKeyIsRead(t *testing.T) {
@@ -70,18 +73,19 @@ func TestEveryKeyIsRead(t *testing.T) {
 		SubscriberName: "alice", Ordering: "relaxed", Start: "latest", MaxInFlight: 80, BatchSize: 81,
 		PollInterval: 82 * time.Millisecond, VisibilityTimeout: 83 * time.Second,
 		LeaseDuration: 84 * time.Second, LeaseRenewal: 8 * time.Second,
-		Retry:         Retry{MaxAttempts: 85, InitialBackoff: 86 * time.Millisecond, MaxBackoff: 87 * time.Second, Multiplier: 8},
-		DeadLetter:    DeadLetter{Disabled: true, Suffix: ".dead"},
+		Retry:      Retry{MaxAttempts: 85, InitialBackoff: 86 * time.Millisecond, MaxBackoff: 87 * time.Second, Multiplier: 8},
+		DeadLetter: DeadLetter{Disabled: true, Suffix: ".dead"}, HandlerTimeout: 89 * time.Second,
 		TenantWeights: map[tenants.ID]int{"acme": 88},
 	}
 	want := Config{
-		Backend: "memory", DSN: "u:p@tcp(h:1)/d", ExternalSchema: true, ServerIsolation: true,
-		Pool: Pool{MaxOpen: 7, MaxLifetime: 7 * time.Minute},
+		Backend: "memory", DSN: "u:p@tcp(h:1)/d", TLSCAFile: "/run/ca.pem", ExternalSchema: true, ServerIsolation: true,
+		Pool: Pool{MaxOpen: 7, MaxLifetime: 7 * time.Minute, Reserve: 7},
 		Publish: Publish{
 			MaxPayload: 70, MaxMetadata: 71, MaxBatchRows: 72, MaxBatchBytes: 77777, Timeout: 7 * time.Second,
 		},
 		Subscription: sub, Topics: map[string]Subscription{"land": sub},
 		GroupRetention: 72 * time.Hour, DrainTimeout: 9 * time.Second, Log: Log{Level: "debug", Format: "console"},
+		Metrics: Metrics{Tenants: 9},
 	}
 	got := mustLoad(t, everyKey)
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -205,9 +209,10 @@ func TestFilesOfTheProject(t *testing.T) {
 func TestTopicTakesWhatItLeavesOut(t *testing.T) {
 	c := mustLoad(t, `
 mq:
-  subscription: {ordering: relaxed, lease_duration: 9s, dead_letter: {disabled: true}, tenant_weights: {acme: 2}}
+  subscription: {ordering: relaxed, lease_duration: 9s, handler_timeout: 1m, dead_letter: {disabled: true}, tenant_weights: {acme: 2}}
   topics:
-    orders.created: {lease_duration: 6s, ordering: strict, dead_letter: {disabled: false}, tenant_weights: {globex: 3}}
+    orders.created:
+      {lease_duration: 6s, ordering: strict, handler_timeout: 0, dead_letter: {disabled: false}, tenant_weights: {globex: 3}}
     audit: {batch_size: 1}
 `)
 	general := c.Subscription
@@ -220,7 +225,7 @@ mq:
 		t.Errorf("audit: (-want +got)\n%s", diff)
 	}
 	want = general
-	want.Ordering, want.DeadLetter.Disabled = "strict", false
+	want.Ordering, want.DeadLetter.Disabled, want.HandlerTimeout = "strict", false, 0
 	want.LeaseDuration, want.LeaseRenewal = 6*time.Second, 2*time.Second
 	want.TenantWeights = map[tenants.ID]int{"acme": 2, "globex": 3}
 	if diff := cmp.Diff(want, c.For("orders.created")); diff != "" {
@@ -231,11 +236,11 @@ mq:
 	}
 
 	inGo := Config{
-		Subscription: Subscription{Ordering: "relaxed", LeaseDuration: 9 * time.Second},
+		Subscription: Subscription{Ordering: "relaxed", LeaseDuration: 9 * time.Second, HandlerTimeout: time.Minute},
 		Topics:       map[string]Subscription{"audit": {BatchSize: 1, LeaseDuration: 6 * time.Second}},
 	}.complete()
 	inGo.derive()
-	if s := inGo.For("audit"); s.Ordering != "relaxed" || s.BatchSize != 1 || s.LeaseRenewal != 2*time.Second {
+	if s := inGo.For("audit"); s.Ordering != "relaxed" || s.BatchSize != 1 || s.LeaseRenewal != 2*time.Second || s.HandlerTimeout != time.Minute {
 		t.Errorf("audit in Go: %+v", s)
 	}
 }
@@ -260,5 +265,33 @@ func TestEveryRuleOfTheBackendHasAKey(t *testing.T) {
 		if key := subscriptionKey("mq.subscription", field); !keys[key] {
 			t.Errorf("the backend's field %q becomes %s, which is no key", field, key)
 		}
+	}
+}
+
+// A file shared by several services names what only others have, and so does a
+// misspelt one: the process says so.
+func TestUnusedSettingsAreNamed(t *testing.T) {
+	c := mustLoad(t, `
+mq:
+  subscription: {tenant_weights: {acme: 2, globx: 3}}
+  topics:
+    lnad: {batch_size: 1, tenant_weights: {nobody: 1}}
+    land: {tenant_weights: {initech: 4, acme: 5}}
+    build: {tenant_weights: {globex: 6}}
+`)
+	set, err := tenants.New("acme", "globex")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		"mq.subscription.tenant_weights.globx: this process does not serve the tenant; did you mean globex? list it in MQ_TENANTS or remove the weight",
+		"mq.topics.land.tenant_weights.initech: this process does not serve the tenant; list it in MQ_TENANTS or remove the weight",
+		"mq.topics.lnad: no handler consumes this topic; did you mean land? the handlers' are build, land",
+	}
+	if diff := cmp.Diff(want, c.Unused([]string{"land", "build"}, set)); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+	if lines := c.Unused(nil, set); lines != nil {
+		t.Errorf("a process that only publishes is told %q", lines)
 	}
 }

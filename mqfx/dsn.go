@@ -1,11 +1,16 @@
 package mqfx
 
 import (
+	"database/sql"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
 
-	"github.com/go-sql-driver/mysql"
+	driver "github.com/go-sql-driver/mysql"
+
+	"github.com/tenantmq/tenantmq/backend"
+	"github.com/tenantmq/tenantmq/backend/mysql"
 )
 
 // DSN is a data source name of the MySQL driver,
@@ -31,7 +36,7 @@ func (d DSN) String() string {
 	if params := strings.IndexByte(bare[path:], '?'); params >= 0 {
 		bare = bare[:path+params]
 	}
-	cfg, err := mysql.ParseDSN(bare)
+	cfg, err := driver.ParseDSN(bare)
 	if err != nil || strings.Contains(cfg.Net, ":") || strings.Contains(cfg.DBName, "@") {
 		return unreadable // a forgotten @ or / makes parts of the password the network or the database
 	}
@@ -54,3 +59,17 @@ func (d DSN) Format(f fmt.State, verb rune) {
 // MarshalText implements [encoding.TextMarshaler], for JSON, YAML and
 // structured logs.
 func (d DSN) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
+
+// open makes a pool; its errors name the key.
+func (d DSN) open(options ...mysql.OpenOption) (*sql.DB, error) {
+	if d.String() == unreadable { // nothing that was made of it can be shown
+		return nil, &backend.FieldError{Field: "mq.dsn", Rule: "cannot be read; want user:password@tcp(host:port)/database"}
+	}
+	db, err := mysql.Open(string(d), options...)
+	if field, ok := errors.AsType[*backend.FieldError](err); ok {
+		renamed := *field
+		renamed.Field = root + "." + strings.Replace(field.Field, "CA file", "tls_ca_file", 1)
+		return nil, &renamed
+	}
+	return db, err
+}

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"go.uber.org/fx"
+	"go.uber.org/fx/fxtest"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"gopkg.in/yaml.v2"
@@ -38,6 +40,23 @@ func TestDSNShowsWhoAndWhere(t *testing.T) {
 	}
 }
 
+// The file is for the start to read: a test of the same application on the
+// memory backend does without.
+func TestCAFileIsGivenToTheDriver(t *testing.T) {
+	for dsn, want := range map[DSN]string{
+		"u@tcp(127.0.0.1:1)/d?tls=true": `mq.tls_ca_file "/nonexistent/ca.pem": open /nonexistent/ca.pem: no such file`,
+		"u@tcp(127.0.0.1:1)/d":          `mq.tls_ca_file "/nonexistent/ca.pem": the DSN does not have the server's certificate checked; add tls=true`,
+	} {
+		app := fx.New(Module, WithConfig(Config{DSN: dsn, TLSCAFile: "/nonexistent/ca.pem"}), fxtest.WithTestLogger(t))
+		if app.Err() != nil {
+			t.Fatal(app.Err())
+		}
+		if err := app.Start(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: error is %v", dsn, err)
+		}
+	}
+}
+
 func TestPasswordIsNeverPrinted(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		password := "s3cr3t" + rapid.StringMatching(`[a-z$@:/?()%&=#]{0,8}`).Draw(t, "password")
@@ -52,6 +71,11 @@ func TestPasswordIsNeverPrinted(t *testing.T) {
 			fmt.Fprintf(&out, verb+verb+verb, c, &c, c.DSN)
 		}
 		fmt.Fprint(&out, c)
+		printed, err := c.YAML()
+		if err != nil {
+			t.Fatal(err)
+		}
+		out.Write(printed)
 		for _, marshal := range []func(any) ([]byte, error){json.Marshal, yaml.Marshal} {
 			text, err := marshal(c)
 			if err != nil {

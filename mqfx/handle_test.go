@@ -110,16 +110,16 @@ func TestHandleTakesConstructorsAndHandlers(t *testing.T) {
 func TestHandleRefusesWhatIsNoHandler(t *testing.T) {
 	var none func() *collector
 	for want, c := range map[string]any{
-		"mqfx.Handle(<nil>): want a constructor or a handler":                                            nil,
-		"mqfx.Handle(string): want a constructor or a handler":                                           "land",
-		"mqfx.Handle(func() *mqfx_test.collector): the constructor is nil":                               none,
-		"mqfx.Handle(func() string): the constructor's first result must implement consume.Handler":      func() string { return "" },
-		"mqfx.Handle(func()): the constructor's first result":                                            func() {},
-		"mqfx.Handle(func() (*mqfx_test.collector, string)): the constructor may return an error beside": func() (*collector, string) { return nil, "" },
-		"a constructor returned a nil handler of type *mqfx_test.collector":                              func() *collector { return nil },
-		"a constructor returned a nil handler of type <nil>":                                             func() consume.Handler { return nil },
-		"mqfx.Handle(func(*mqfx_test.collector) error): the constructor's first result must implement":   func(*collector) error { return nil },
-		"missing type: *mqfx_test.wrapper":                                                               func(*wrapper) *collector { return nil },
+		"mqfx.Handle(<nil>): want a constructor or what it would return":                                      nil,
+		"mqfx.Handle(string): want a constructor or what it would return":                                     "land",
+		"mqfx.Handle(func() *mqfx_test.collector): the constructor is nil":                                    none,
+		"mqfx.Handle(func() string): the constructor's first result must implement consume.Handler":           func() string { return "" },
+		"mqfx.Handle(func()): the constructor's first result":                                                 func() {},
+		"mqfx.Handle(func() (*mqfx_test.collector, string)): the constructor may return an error beside that": func() (*collector, string) { return nil, "" },
+		"a constructor returned a nil handler of type *mqfx_test.collector":                                   func() *collector { return nil },
+		"a constructor returned a nil handler of type <nil>":                                                  func() consume.Handler { return nil },
+		"mqfx.Handle(func(*mqfx_test.collector) error): the constructor's first result must implement":        func(*collector) error { return nil },
+		"missing type: *mqfx_test.wrapper":                                                                    func(*wrapper) *collector { return nil },
 	} {
 		if err := refused(t, inMemory(t), mqfx.Handle(c)); !strings.Contains(err.Error(), want) {
 			t.Errorf("error lacks %q: %v", want, err)

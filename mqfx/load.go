@@ -112,29 +112,76 @@ func (f file) read() ([]byte, map[any]any, error) {
 		return nil, nil, fmt.Errorf("%s: a second document behind --- would be ignored; move it to a file of its own", f.path)
 	}
 	if err := checkFile(content); err != nil {
-		return nil, nil, inFile(f.path, err)
+		return nil, nil, each(err, func(err error) error { return fmt.Errorf("%s: %w", f.path, err) })
 	}
 	return text, content.(map[any]any), nil
 }
 
-// inFile puts the file's name before each of joined errors.
-func inFile(path string, err error) error {
+// each changes every one of joined errors, or the one that err is.
+func each(err error, change func(error) error) error {
 	joined, ok := err.(interface{ Unwrap() []error })
 	if !ok {
-		return fmt.Errorf("%s: %w", path, err)
+		return change(err)
 	}
 	var errs []error
 	for _, err := range joined.Unwrap() {
-		errs = append(errs, fmt.Errorf("%s: %w", path, err))
+		errs = append(errs, change(err))
 	}
 	return errors.Join(errs...)
 }
 
+// origins tells for every key and section that is set which file set it last,
+// or which environment variable.
+type origins map[string]string
+
+func (o origins) record(path, key string, v any) {
+	o[key] = path
+	if section, ok := v.(map[any]any); ok {
+		for name, value := range section {
+			o.record(path, fmt.Sprintf("%s.%v", key, name), value)
+		}
+	}
+}
+
+// of returns "" for a key that nobody has set. A topic's may have been set for
+// all of them.
+func (o origins) of(key string) string {
+	if origin, ok := o[key]; ok {
+		return origin
+	}
+	if topic, ok := strings.CutPrefix(key, root+".topics."); ok {
+		for i := range len(topic) { // its name may have dots
+			general := o[root+".subscription"+topic[i:]]
+			if topic[i] == '.' && o[root+".topics."+topic[:i]] != "" && general != "" {
+				return general
+			}
+		}
+	}
+	return ""
+}
+
+// explain says before an error who set the value.
+func (o origins) explain(err error) error {
+	if field, ok := errors.AsType[*backend.FieldError](err); ok {
+		key, _, _ := strings.Cut(field.Field, " parameter ") // of mq.dsn
+		if origin := o.of(key); origin != "" {
+			return fmt.Errorf("%s: %w", origin, err)
+		}
+	}
+	return err
+}
+
 // load merges files and environment into an effective configuration.
 func (p process) load(files []file) (Config, error) {
+	c, _, err := p.loadWithOrigins(files)
+	return c, err
+}
+
+func (p process) loadWithOrigins(files []file) (Config, origins, error) {
 	var (
 		errs    []error
 		found   = make(map[any]any)
+		set     = make(origins)
 		sources []config.YAMLOption
 	)
 	for _, f := range files {
@@ -144,6 +191,9 @@ func (p process) load(files []file) (Config, error) {
 			continue
 		}
 		maps.Copy(found, sections)
+		if section, ok := sections[root]; ok {
+			set.record(f.path, root, section)
+		}
 		// Source without Expand leaves a $ in a password alone; RawSource would
 		// double it.
 		sources = append(sources, config.Source(bytes.NewReader(text)))
@@ -152,21 +202,26 @@ func (p process) load(files []file) (Config, error) {
 		errs = append(errs, missingRoot(found))
 	}
 	if err := errors.Join(errs...); err != nil {
-		return Config{}, err
+		return Config{}, nil, err
 	}
 	provider, err := config.NewYAML(sources...)
 	if err != nil {
-		return Config{}, fmt.Errorf("merge configuration files: %w", err)
+		return Config{}, nil, fmt.Errorf("merge configuration files: %w", err)
 	}
 	c := bareDefaults()
 	if err := c.populate(provider.Get(root)); err != nil {
-		return Config{}, fmt.Errorf("%s: %w", root, err)
+		return Config{}, nil, fmt.Errorf("%s: %w", root, err)
 	}
 	if err := c.readDSN(p.lookup); err != nil {
-		return Config{}, err
+		return Config{}, nil, set.explain(err)
+	}
+	if dsn, _ := p.lookup(EnvDSN); dsn != "" {
+		set[root+".dsn"] = EnvDSN
+	} else if c.DSNFile != "" {
+		set[root+".dsn"] = c.DSNFile
 	}
 	c.derive()
-	return c, c.validate()
+	return c, set, errors.Join(each(c.validate(), set.explain), set.explain(c.checkDSN()))
 }
 
 // populate reads the section, and then every topic once more on top of the
@@ -209,11 +264,24 @@ func (c *Config) readDSN(lookup func(string) (string, bool)) error {
 	}
 	text, err := os.ReadFile(filepath.Clean(c.DSNFile))
 	if err != nil {
-		return fmt.Errorf("mq.dsn_file: %w", err)
+		return &backend.FieldError{Field: "mq.dsn_file", Rule: fmt.Sprintf("%v; want a file that holds the DSN", err)}
 	}
 	c.DSN = DSN(strings.TrimSpace(string(text)))
 	if c.DSN == "" {
 		return &backend.FieldError{Field: "mq.dsn_file", Value: fmt.Sprintf("%q", c.DSNFile), Rule: "the file is empty; write the DSN into it"}
 	}
 	return nil
+}
+
+// checkDSN says what is wrong with the DSN while it is still known where it came
+// from; it connects to nothing.
+func (c Config) checkDSN() error {
+	if c.Backend != BackendMySQL || c.DSN == "" {
+		return nil
+	}
+	db, err := c.DSN.open()
+	if err != nil {
+		return err
+	}
+	return db.Close()
 }

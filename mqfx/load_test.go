@@ -92,6 +92,54 @@ func TestDSNComesFromEnvironmentThenFileThenKey(t *testing.T) {
 	}
 }
 
+// With several files, only the one that set the value helps. A topic may take a
+// value from the general subscription.
+func TestBoundsErrorsNameWhoSetTheValue(t *testing.T) {
+	dir := t.TempDir()
+	save := func(name, text string) file {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return file{path: path}
+	}
+	base := save("base.yaml", `
+mq:
+  pool: {max_open: 2, max_lifetime: 5m}
+  drain_timeout: 2h
+  subscription: {lease_renewal: 5s}
+  topics: {a.b: {lease_duration: 4s}, a: {batch_size: 1}, a.b.c: {batch_size: 0}}
+`)
+	prod := save("prod.yaml", "mq: {pool: {max_open: 3}, topics: {a: {lease_duration: 5s}}}")
+	secret := save("secret", "mq@tcp(h:1)/mq?loc=Local")
+	named := save("named.yaml", "mq: {dsn_file: '"+secret.path+"'}")
+	for _, tc := range []struct {
+		files []file
+		vars  map[string]string
+		want  []string
+	}{
+		{[]file{base, prod}, nil, []string{
+			prod.path + ": mq.pool.max_open 3: want 4 to 10000",
+			base.path + ": mq.drain_timeout 2h0m0s: want",
+			base.path + ": mq.topics.a.lease_renewal 5s: must be below the lease duration of 5s",
+			base.path + ": mq.topics.a.b.lease_renewal 5s: must be below the lease duration of 4s",
+			base.path + ": mq.topics.a.b.c.batch_size 0: want 1 to 1000",
+		}},
+		{[]file{named}, nil, []string{secret.path + `: mq.dsn parameter loc "Local"`}},
+		{[]file{named}, map[string]string{EnvDSN: "mq@tcp(h:1)/mq?autocommit=0"}, []string{EnvDSN + `: mq.dsn parameter autocommit "0"`}},
+	} {
+		_, err := process{lookup: env(tc.vars)}.load(tc.files)
+		if err == nil {
+			t.Fatal("accepted")
+		}
+		for _, want := range tc.want {
+			if !strings.Contains("\n"+err.Error(), "\n"+want) {
+				t.Errorf("error is\n%v\nand lacks\n%s", err, want)
+			}
+		}
+	}
+}
+
 func TestDollarInPasswordStays(t *testing.T) {
 	t.Setenv("HOME_SWEET", "expanded")
 	const dsn = "u:$HOME_SWEET$$${HOME_SWEET:x}$@tcp(h:1)/d"

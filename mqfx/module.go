@@ -19,20 +19,24 @@ import (
 //	backend.Queue      the queue itself
 //	backend.Admin      pause, resume, redrive and drop groups
 //	tenants.Set        the one list of tenants, empty without MQ_TENANTS
+//	*mqfx.Health       liveness and readiness, and an http.Handler for both
 //	mqfx.Config        the configuration in effect
 //
 // The publisher publishes for any tenant, listed or not, since publishing needs
 // no list; whoever takes tenant names from outside checks them first by
 // tenants.Set.Check.
 //
-// It runs the handlers of [Handle]. It takes a *zap.Logger and a tally.Scope
-// where the application provides them. Without a logger it writes to standard
-// error as mq.log says; without a scope nothing is counted.
+// It runs the handlers of [Handle], each within the middlewares of [Middleware].
+// It takes a *zap.Logger and a tally.Scope where the application provides them.
+// Without a logger it writes to standard error as mq.log says; without a scope
+// nothing is counted. Where the application provides a trace.TracerProvider of
+// OpenTelemetry, publishing and handling are traced, with a
+// propagation.TextMapPropagator if there is one and W3C's otherwise.
 var Module = fx.Module("mqfx",
 	// First, so that a module listed twice fails here and says so.
 	fx.Provide(fx.Annotate(func() listing { return listing{} },
 		fx.ResultTags(`name:"mqfx.Module is listed twice; list it once in an application"`))),
-	fx.Provide(newConfig, newTenants, newBackend, newAdmin, newPublisher),
+	fx.Provide(newConfig, newTenants, newBackend, newAdmin, newPublisher, newHealth),
 	fx.Provide(newTelemetry, newQueue, fx.Private),
 	fx.Invoke(run),
 )
@@ -143,4 +147,4 @@ func newBackend(q *queue) backend.Queue { return q }
 
 func newAdmin(q *queue) backend.Admin { return q }
 
-func newPublisher(q backend.Queue) publish.Publisher { return publish.New(q) }
+func newPublisher(q backend.Queue, t traces) publish.Publisher { return t.publisher(publish.New(q)) }

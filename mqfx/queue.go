@@ -44,8 +44,9 @@ const ExitFault = 3
 // that opened one would leave it behind, a connection pool and its goroutine,
 // when another constructor fails: then no hook ever runs.
 type queue struct {
-	p      queueParams
-	opened atomic.Pointer[opened]
+	p        queueParams
+	opened   atomic.Pointer[opened]
+	stopping atomic.Bool // the application stops
 }
 
 // opened is a backend and how to close it.
@@ -57,6 +58,7 @@ type opened struct {
 type adminQueue interface {
 	backend.Queue
 	backend.Admin
+	backend.HealthReporter
 }
 
 var _ adminQueue = (*queue)(nil)
@@ -93,7 +95,8 @@ func (q *queue) open(ctx context.Context) (*opened, error) {
 func (q *queue) openMemory() (*opened, error) {
 	m, err := memory.NewQueue(memory.Params{
 		Tenants: q.p.Tenants, Logger: q.p.Telemetry.log, Scope: q.p.Telemetry.scope,
-		Config: memory.Config{MaxPayload: q.p.Config.Publish.MaxPayload, MaxMetadata: q.p.Config.Publish.MaxMetadata},
+		TenantMetrics: q.p.Config.Metrics.Tenants,
+		Config:        memory.Config{MaxPayload: q.p.Config.Publish.MaxPayload, MaxMetadata: q.p.Config.Publish.MaxMetadata},
 	})
 	if err != nil {
 		return nil, err
@@ -105,20 +108,21 @@ func (q *queue) openMemory() (*opened, error) {
 }
 
 func (q *queue) openMySQL(ctx context.Context) (*opened, error) {
-	db, closeDB, err := q.database()
+	pools, err := q.database()
 	if err != nil {
 		return nil, err
 	}
 	m, err := mysql.NewQueue(mysql.Params{
-		DB: db, Tenants: q.p.Tenants, Config: q.p.Config.mysql(), Logger: q.p.Telemetry.log, Scope: q.p.Telemetry.scope,
-		OnFault: q.fault,
+		DB: pools.db, Reserve: pools.reserve, ReserveConns: q.p.Config.Pool.Reserve,
+		Tenants: q.p.Tenants, Config: q.p.Config.mysql(), Logger: q.p.Telemetry.log, Scope: q.p.Telemetry.scope,
+		TenantMetrics: q.p.Config.Metrics.Tenants, OnFault: q.fault,
 	})
 	if err != nil {
-		return nil, errors.Join(err, closeDB())
+		return nil, errors.Join(err, pools.close())
 	}
-	o := newOpened(m, func(ctx context.Context) error { return errors.Join(m.Close(ctx), closeDB()) })
+	o := newOpened(m, func(ctx context.Context) error { return errors.Join(m.Close(ctx), pools.close()) })
 	if q.p.Config.Migrate {
-		if err := mysql.Migrate(ctx, db); err != nil {
+		if err := mysql.Migrate(ctx, pools.db); err != nil {
 			return o, q.explain(err)
 		}
 	}
@@ -143,32 +147,56 @@ func newOpened(q adminQueue, closeAll func(context.Context) error) *opened {
 	return o
 }
 
-// database returns the handle to work on, and what closes it if it is ours.
-func (q *queue) database() (*sql.DB, func() error, error) {
+// pools are what the queue works on; those that are ours are to be closed.
+type pools struct {
+	db, reserve *sql.DB // no reserve: some of db are kept aside
+	ours        bool
+}
+
+func (p pools) close() error {
+	if !p.ours {
+		return nil
+	}
+	return errors.Join(p.db.Close(), p.reserve.Close())
+}
+
+func (q *queue) database() (pools, error) {
 	if q.p.DB != nil {
-		return q.p.DB.DB, func() error { return nil }, nil
+		return pools{db: q.p.DB.DB}, nil
 	}
 	if q.p.Config.DSN == "" {
-		return nil, nil, &backend.FieldError{
+		return pools{}, &backend.FieldError{
 			Field: "mq.dsn", Rule: fmt.Sprintf("must not be empty: set it, mq.dsn_file or %s, hand in a handle by mqfx.WithDB, "+
 				"or set mq.backend to %s", EnvDSN, BackendMemory),
 		}
 	}
-	if q.p.Config.DSN.String() == unreadable { // nothing that was made of it can be shown
-		return nil, nil, &backend.FieldError{Field: "mq.dsn", Rule: "cannot be read; want user:password@tcp(host:port)/database"}
+	db, err := q.openPool(q.p.Config.Pool.MaxOpen)
+	if err != nil {
+		return pools{}, err
 	}
+	reserve, err := q.openPool(q.p.Config.Pool.Reserve)
+	if err != nil {
+		return pools{}, errors.Join(err, db.Close())
+	}
+	return pools{db: db, reserve: reserve, ours: true}, nil
+}
+
+func (q *queue) openPool(size int) (*sql.DB, error) {
 	options := []mysql.OpenOption{mysql.LogTo(q.p.Telemetry.log)}
 	if q.p.Config.ServerIsolation {
 		options = append(options, mysql.ServerIsolation())
 	}
-	db, err := mysql.Open(string(q.p.Config.DSN), options...)
-	if err != nil {
-		return nil, nil, fmt.Errorf("%s.%w", root, err)
+	if q.p.Config.TLSCAFile != "" {
+		options = append(options, mysql.CAFile(q.p.Config.TLSCAFile))
 	}
-	db.SetMaxOpenConns(q.p.Config.Pool.MaxOpen)
-	db.SetMaxIdleConns(q.p.Config.Pool.MaxOpen)
+	db, err := q.p.Config.DSN.open(options...)
+	if err != nil {
+		return nil, err
+	}
+	db.SetMaxOpenConns(size)
+	db.SetMaxIdleConns(size)
 	db.SetConnMaxLifetime(q.p.Config.Pool.MaxLifetime)
-	return db, db.Close, nil
+	return db, nil
 }
 
 // explain adds the key to an error of the database, and what to do about it
@@ -283,4 +311,13 @@ func (q *queue) DropGroup(ctx context.Context, tenant tenants.ID, topic, group s
 		return err
 	}
 	return o.DropGroup(ctx, tenant, topic, group)
+}
+
+// Health says that the store is away until the application has started.
+func (q *queue) Health(ctx context.Context) backend.Health {
+	o, err := q.ready()
+	if err != nil {
+		return backend.Health{Store: err}
+	}
+	return o.Health(ctx)
 }

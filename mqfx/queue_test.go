@@ -39,14 +39,14 @@ func TestStartThatSucceedsTooLateIsUndone(t *testing.T) {
 
 func TestPoolIsSized(t *testing.T) {
 	c := DefaultConfig()
-	c.DSN, c.Pool.MaxOpen = "mq@tcp(127.0.0.1:1)/mq", 7
+	c.DSN, c.Pool.MaxOpen, c.Pool.Reserve = "mq@tcp(127.0.0.1:1)/mq", 7, 3
 	q := &queue{p: queueParams{Config: c}}
-	db, _, err := q.database()
+	p, err := q.database()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer db.Close()
-	if n := db.Stats().MaxOpenConnections; n != 7 {
-		t.Errorf("at most %d connections", n)
+	defer p.close()
+	if n, reserved := p.db.Stats().MaxOpenConnections, p.reserve.Stats().MaxOpenConnections; n != 7 || reserved != 3 {
+		t.Errorf("at most %d connections, and %d in reserve", n, reserved)
 	}
 }

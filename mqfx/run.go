@@ -21,13 +21,15 @@ import (
 type runParams struct {
 	fx.In
 
-	Config    Config
-	Tenants   tenants.Set
-	Telemetry telemetry
-	Queue     backend.Queue // as the application decorates it
-	Opened    *queue
-	Handlers  []consume.Handler `group:"mqfx.handlers"`
-	Lifecycle fx.Lifecycle
+	Config     Config
+	Tenants    tenants.Set
+	Telemetry  telemetry
+	Queue      backend.Queue // as the application decorates it
+	Opened     *queue
+	Handlers   []consume.Handler    `group:"mqfx.handlers"`
+	Middleware []consume.Middleware `group:"mqfx.middleware"`
+	Traces     traces
+	Lifecycle  fx.Lifecycle
 }
 
 // run makes every application start its handlers. Its hook comes after those of
@@ -53,7 +55,8 @@ func run(p runParams) error {
 // configurations of their own.
 type runners struct {
 	p       runParams
-	byTopic []*consume.Runner // in order of topics
+	topics  []string          // in order
+	byTopic []*consume.Runner // in that of topics
 }
 
 func newRunners(p runParams) (*runners, error) {
@@ -65,15 +68,19 @@ func newRunners(p runParams) (*runners, error) {
 		topic := h.Subscription().Topic
 		topics[topic] = append(topics[topic], h)
 	}
-	r := &runners{p: p}
+	r := &runners{p: p, topics: slices.Sorted(maps.Keys(topics))}
+	middleware := append(p.Traces.middleware(), consume.Recover())
+	middleware = append(middleware, p.Middleware...)
 	var errs []error
-	for _, topic := range slices.Sorted(maps.Keys(topics)) {
-		defaults, err := p.Config.For(topic).settings()
+	for _, topic := range r.topics {
+		topicConfig := p.Config.For(topic)
+		defaults, err := topicConfig.settings()
 		if err != nil {
 			return nil, err
 		}
 		runner, err := consume.NewRunner(consume.Params{
-			Subscriber: p.Queue, Handlers: topics[topic], Defaults: defaults, Logger: p.Telemetry.log, Scope: p.Telemetry.scope,
+			Subscriber: p.Queue, Handlers: topics[topic], Middleware: middleware, Defaults: defaults, HandlerTimeout: topicConfig.HandlerTimeout,
+			Logger: p.Telemetry.log, Scope: p.Telemetry.scope,
 		})
 		errs = append(errs, err)
 		r.byTopic = append(r.byTopic, runner)
@@ -99,6 +106,9 @@ func (r *runners) start(ctx context.Context) error {
 	r.p.Telemetry.log.Info("queue started",
 		zap.String("backend", r.p.Config.Backend), zap.Stringer("stored_in", r.p.Opened), zap.Int("handlers", len(r.p.Handlers)),
 		zap.Int("tenants", r.p.Tenants.Len()))
+	for _, setting := range r.p.Config.Unused(r.topics, r.p.Tenants) {
+		r.p.Telemetry.log.Warn("setting of no use to this process", zap.String("setting", setting))
+	}
 	return nil
 }
 
@@ -112,6 +122,7 @@ func (r *runners) stop(ctx context.Context) error {
 		fmt.Errorf("mq.drain_timeout %v is over", r.p.Config.DrainTimeout))
 	defer cancel()
 
+	r.p.Opened.stopping.Store(true)
 	started := time.Now()
 	err := r.stopAll(drain)
 	if err == nil {

@@ -69,8 +69,19 @@ func (s *shape) check(key string, v any, t reflect.Type) {
 			s.refuse(key, describe(v), "want text; put it in quotes")
 			return
 		}
-		s.refuse(key, describe(v), "want %s", wanted(t))
+		s.refuse(key, show(v), "want %s", wanted(t))
 	}
+}
+
+// isZero tells whether a duration is zero, which some keys (tag zero) take for
+// a word of their own.
+func isZero(v any) bool {
+	text, ok := v.(string)
+	if !ok {
+		return v == 0
+	}
+	d, err := time.ParseDuration(text)
+	return err == nil && d == 0
 }
 
 func (s *shape) checkDuration(key string, v any) {
@@ -93,23 +104,21 @@ func (s *shape) checkDuration(key string, v any) {
 }
 
 func (s *shape) checkStruct(key string, v any, t reflect.Type) {
-	fields := make(map[string]reflect.Type, t.NumField())
+	fields := make(map[string]reflect.StructField, t.NumField())
 	var known []string
 	for f := range t.Fields() {
 		name := f.Tag.Get("yaml")
-		fields[name] = f.Type
+		fields[name] = f
 		known = append(known, name)
 	}
 	for name, value := range s.mapping(key, v) {
 		if field, ok := fields[name]; ok {
-			s.check(key+"."+name, value, field)
+			if field.Tag.Get("zero") == "" || !isZero(value) {
+				s.check(key+"."+name, value, field.Type)
+			}
 			continue
 		}
-		hint := ""
-		if i := slices.IndexFunc(known, func(k string) bool { return near(name, k) }); i >= 0 {
-			hint = "did you mean " + known[i] + "? "
-		}
-		s.refuse(key+"."+name, "", "unknown key; %sknown are %s", hint, strings.Join(known, ", "))
+		s.refuse(key+"."+name, "", "unknown key; %sknown are %s", suggest(name, known), strings.Join(known, ", "))
 	}
 }
 
@@ -162,6 +171,14 @@ func describe(v any) string {
 		return fmt.Sprintf("the truth value %v", v)
 	}
 	return fmt.Sprintf("the number %v", v)
+}
+
+// show is describe for keys that hold no text, and so no secret.
+func show(v any) string {
+	if text, ok := v.(string); ok {
+		return fmt.Sprintf("%.40q", text)
+	}
+	return describe(v)
 }
 
 func wanted(t reflect.Type) string {

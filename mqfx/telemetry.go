@@ -39,10 +39,12 @@ func newTelemetry(p telemetryParams) (telemetry, error) {
 			return telemetry{}, fmt.Errorf("mq.log: %w", err)
 		}
 	}
+	t.log = t.log.Named(root)
 	if t.scope == nil {
-		t.scope = tally.NoopScope
+		t.scope = tally.NoopScope // not one below it, by which nobody would know it
+	} else {
+		t.scope = t.scope.SubScope(root)
 	}
-	t.log, t.scope = t.log.Named(root), t.scope.SubScope(root)
 	return t, nil
 }
 

@@ -12,15 +12,21 @@ import (
 
 	"github.com/tenantmq/tenantmq/backend"
 	"github.com/tenantmq/tenantmq/backend/mysql"
+	"github.com/tenantmq/tenantmq/tenants"
 )
 
-// validate checks an effective configuration and returns everything that is
-// wrong with it, each a [backend.FieldError] under its full key.
+// Validate checks an effective configuration, such as that of [DefaultConfig]
+// with changes, and returns everything that is wrong with it: joined errors,
+// each a [backend.FieldError] under its full key. The module has done so before
+// anybody sees a Config.
+func (c Config) Validate() error { return c.validate() }
+
 func (c Config) validate() error {
 	errs := []error{
 		oneOf("mq.backend", c.Backend, BackendMySQL, BackendMemory),
 		inRange("mq.pool.max_open", c.Pool.MaxOpen, MinMaxOpen, MaxMaxOpen),
 		inRange("mq.pool.max_lifetime", c.Pool.MaxLifetime, MinMaxLifetime, MaxMaxLifetime),
+		inRange("mq.pool.reserve", c.Pool.Reserve, 1, mysql.MaxReserveConns),
 		inRange("mq.publish.max_payload", c.Publish.MaxPayload, 1, mysql.MaxMaxPayload),
 		inRange("mq.publish.max_metadata", c.Publish.MaxMetadata, 2, mysql.MaxMaxMetadata),
 		inRange("mq.publish.max_batch_rows", c.Publish.MaxBatchRows, 1, mysql.MaxMaxBatchRows),
@@ -31,6 +37,7 @@ func (c Config) validate() error {
 		oneOf("mq.log.level", c.Log.Level,
 			zapcore.DebugLevel.String(), zapcore.InfoLevel.String(), zapcore.WarnLevel.String(), zapcore.ErrorLevel.String()),
 		oneOf("mq.log.format", c.Log.Format, "json", "console"),
+		inRange("mq.metrics.tenants", c.Metrics.Tenants, 0, backend.MaxTenantMetrics),
 		c.Subscription.validate("mq.subscription", "topic"),
 	}
 	if c.Migrate && c.ExternalSchema {
@@ -47,6 +54,11 @@ func (c Config) validate() error {
 // validate leaves the rules to the backend and translates the names of its
 // fields into keys.
 func (s Subscription) validate(key, topic string) error {
+	if s.HandlerTimeout != 0 {
+		if err := inRange(key+".handler_timeout", s.HandlerTimeout, backend.MinDuration, backend.MaxDuration); err != nil {
+			return err
+		}
+	}
 	settings, err := s.settings()
 	if err == nil {
 		settings.Group = "group" // the handler's, checked with it
@@ -87,4 +99,46 @@ func inRange[T int | time.Duration](key string, v, low, high T) error {
 		return nil
 	}
 	return &backend.FieldError{Field: key, Value: fmt.Sprint(v), Rule: fmt.Sprintf("want %v to %v", low, high)}
+}
+
+// Unused returns a line for every setting that this process has no use for:
+// topics that none of its handlers consumes, and weights of tenants that are not
+// in its set. Each may be a misspelt name, or be meant for another process that
+// shares the file. Topics are those of the handlers; a process without any uses
+// no subscription's settings at all, and gets no lines.
+func (c Config) Unused(topics []string, set tenants.Set) []string {
+	if len(topics) == 0 {
+		return nil
+	}
+	lines := unusedWeights("mq.subscription", c.Subscription.TenantWeights, set)
+	for _, topic := range slices.Sorted(maps.Keys(c.Topics)) {
+		if !slices.Contains(topics, topic) {
+			lines = append(lines, fmt.Sprintf("mq.topics.%s: no handler consumes this topic; %sthe handlers' are %s",
+				topic, suggest(topic, topics), strings.Join(slices.Sorted(slices.Values(topics)), ", ")))
+			continue
+		}
+		own := maps.Clone(c.Topics[topic].TenantWeights)
+		maps.DeleteFunc(own, func(id tenants.ID, _ int) bool { _, general := c.Subscription.TenantWeights[id]; return general })
+		lines = append(lines, unusedWeights("mq.topics."+topic, own, set)...)
+	}
+	return lines
+}
+
+func unusedWeights(key string, weights map[tenants.ID]int, set tenants.Set) (lines []string) {
+	for _, id := range slices.Sorted(maps.Keys(weights)) {
+		if !set.Contains(id) {
+			lines = append(lines, fmt.Sprintf("%s.tenant_weights.%s: this process does not serve the tenant; %slist it in %s or remove the weight",
+				key, id, suggest(id, set.IDs()), tenants.EnvVar))
+		}
+	}
+	return lines
+}
+
+// suggest asks whether one of the names was meant, if one is near.
+func suggest[S ~string](name S, names []S) string {
+	i := slices.IndexFunc(names, func(n S) bool { return near(string(name), string(n)) })
+	if i < 0 {
+		return ""
+	}
+	return fmt.Sprintf("did you mean %s? ", names[i])
 }
