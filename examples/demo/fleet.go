@@ -142,7 +142,7 @@ func (s *service) kill(ctx context.Context) error {
 // healthy waits until the service answers.
 func (s *service) healthy(ctx context.Context) error {
 	for {
-		response, err := get(ctx, "http://"+s.address+"/healthz")
+		response, err := get(ctx, "http://"+s.address+"/readyz")
 		if err == nil && response.status == http.StatusOK {
 			return nil
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tenantmq/tenantmq/examples/internal/git"
 	"github.com/tenantmq/tenantmq/examples/internal/settings"
+	"github.com/tenantmq/tenantmq/examples/internal/telemetry"
 	"github.com/tenantmq/tenantmq/examples/internal/web"
 	"github.com/tenantmq/tenantmq/mqfx"
 )
@@ -23,6 +24,7 @@ func service(files []string) fx.Option {
 		mqfx.WithConfigFiles(files...),
 		mqfx.Handle(NewMergeHandler),
 		settings.Logging,
+		telemetry.Module,
 		fx.Provide(settings.Section[Config]("runway", files)),
 		fx.Invoke(serve),
 	)

@@ -16,7 +16,7 @@ import (
 // Config is the section runway of the configuration. {queue} stands for the
 // name of the queue and {change} for that of the change.
 type Config struct {
-	Address    string `yaml:"address"`    // of the HTTP server, host:port; it serves /healthz
+	Address    string `yaml:"address"`    // of the HTTP server, host:port; it serves /livez, /readyz and /metrics
 	Repository string `yaml:"repository"` // path of the repository, bare or not
 	Target     string `yaml:"target"`     // ref that changes are merged into
 	Change     string `yaml:"change"`     // ref of a change

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tenantmq/tenantmq/examples/internal/database"
 	"github.com/tenantmq/tenantmq/examples/internal/settings"
+	"github.com/tenantmq/tenantmq/examples/internal/telemetry"
 	"github.com/tenantmq/tenantmq/examples/internal/web"
 	"github.com/tenantmq/tenantmq/mqfx"
 	"github.com/tenantmq/tenantmq/publish"
@@ -26,6 +27,7 @@ func service(files []string) fx.Option {
 		mqfx.WithConfigFiles(files...),
 		mqfx.Handle(NewValidateHandler, NewDeadLetterHandler),
 		settings.Logging,
+		telemetry.Module,
 		fx.Provide(settings.Section[Config]("stovepipe", files), newStore),
 		fx.Invoke(serve),
 	)

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/uber-go/tally/v4"
 	"go.uber.org/fx"
 	"go.uber.org/fx/fxtest"
 
@@ -76,7 +77,8 @@ func TestServiceRuns(t *testing.T) {
 
 func TestServiceNeedsTenants(t *testing.T) {
 	t.Setenv("MQ_TENANTS", "")
-	app := fx.New(service([]string{"config/base.yaml"}), fx.NopLogger)
+	// A scope in place of the service's own, whose goroutine ends with the process.
+	app := fx.New(service([]string{"config/base.yaml"}), fx.NopLogger, fx.Replace(fx.Annotate(tally.NoopScope, fx.As(new(tally.Scope)))))
 	if err := app.Err(); err == nil || !strings.Contains(err.Error(), "MQ_TENANTS") {
 		t.Errorf("got %v", err)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/tenantmq/tenantmq/examples/internal/database"
 	"github.com/tenantmq/tenantmq/examples/internal/landing"
 	"github.com/tenantmq/tenantmq/examples/internal/settings"
+	"github.com/tenantmq/tenantmq/examples/internal/telemetry"
 	"github.com/tenantmq/tenantmq/examples/internal/web"
 	"github.com/tenantmq/tenantmq/mqfx"
 	"github.com/tenantmq/tenantmq/publish"
@@ -30,6 +31,7 @@ func service(files []string) fx.Option {
 			DeadLetters(landing.MergeTopic, Merging), DeadLetters(landing.SignalTopic, Merging),
 		),
 		settings.Logging,
+		telemetry.Module,
 		fx.Provide(settings.Section[Config]("submitqueue", files), newStore),
 		fx.Invoke(serve),
 	)

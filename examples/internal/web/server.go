@@ -4,13 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"time"
 
 	"go.uber.org/fx"
 	"go.uber.org/zap"
+
+	"github.com/tenantmq/tenantmq/examples/internal/telemetry"
+	"github.com/tenantmq/tenantmq/mqfx"
 )
 
 // ServerParams are what [Serve] needs.
@@ -20,15 +22,20 @@ type ServerParams struct {
 	Lifecycle  fx.Lifecycle
 	Shutdowner fx.Shutdowner
 	Logger     *zap.Logger
+	Health     *mqfx.Health
+	Metrics    telemetry.Metrics
 }
 
 // Serve serves mux on address, host:port, from start to stop of the
-// application, and GET /healthz with it. Whatever mux uses must have been
-// constructed before, so that it starts earlier and stops later: healthy means
-// that everything has started. A server that fails while it runs ends the
-// process with exit code 1.
+// application, and beside it GET /livez and /readyz for the platform and
+// /metrics for Prometheus. Whatever mux uses must have been constructed before,
+// so that it starts earlier and stops later. A server that fails while it runs
+// ends the process with exit code 1.
 func Serve(p ServerParams, address string, mux *http.ServeMux) {
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok\n") })
+	health := p.Health.Handler()
+	mux.Handle("GET /livez", health)
+	mux.Handle("GET /readyz", health)
+	mux.Handle("GET /metrics", p.Metrics)
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 30 * time.Second, IdleTimeout: time.Minute}
 	served := make(chan struct{})
 	p.Lifecycle.Append(fx.Hook{

@@ -16,7 +16,9 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/tenantmq/tenantmq/backend"
+	"github.com/tenantmq/tenantmq/examples/internal/telemetry"
 	"github.com/tenantmq/tenantmq/examples/internal/web"
+	"github.com/tenantmq/tenantmq/mqfx"
 	"github.com/tenantmq/tenantmq/tenants"
 )
 
@@ -80,17 +82,20 @@ func TestDecodeRefusesBadBodies(t *testing.T) {
 	}
 }
 
+// service is what a server belongs to.
+var service = fx.Options(fx.NopLogger, fx.Provide(zap.NewNop), telemetry.Module, mqfx.Module, mqfx.WithConfig(mqfx.Config{Backend: mqfx.BackendMemory}))
+
 func TestServerStartsAndStopsWithTheApplication(t *testing.T) {
 	address := free(t)
-	app := fxtest.New(t, fx.NopLogger, fx.Provide(zap.NewNop), fx.Invoke(func(p web.ServerParams) {
-		web.Serve(p, address, http.NewServeMux())
-	}))
+	app := fxtest.New(t, service, fx.Invoke(func(p web.ServerParams) { web.Serve(p, address, http.NewServeMux()) }))
 	app.RequireStart()
-	response, err := http.Get("http://" + address + "/healthz")
-	if err != nil || response.StatusCode != 200 {
-		t.Fatalf("%+v, %v", response, err)
+	for _, path := range []string{"/livez", "/readyz", "/metrics"} {
+		response, err := http.Get("http://" + address + path)
+		if err != nil || response.StatusCode != 200 {
+			t.Fatalf("%s: %+v, %v", path, response, err)
+		}
+		response.Body.Close()
 	}
-	response.Body.Close()
 	app.RequireStop()
 	http.DefaultClient.CloseIdleConnections()
 	if _, err := net.Dial("tcp", address); err == nil {
@@ -104,9 +109,7 @@ func TestServerRefusesAnAddressInUse(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer listener.Close()
-	app := fx.New(fx.NopLogger, fx.Provide(zap.NewNop), fx.Invoke(func(p web.ServerParams) {
-		web.Serve(p, listener.Addr().String(), http.NewServeMux())
-	}))
+	app := fx.New(service, fx.Invoke(func(p web.ServerParams) { web.Serve(p, listener.Addr().String(), http.NewServeMux()) }))
 	if err := app.Start(t.Context()); err == nil || !strings.Contains(err.Error(), listener.Addr().String()) {
 		t.Errorf("got %v", err)
 	}
