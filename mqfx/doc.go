@@ -27,6 +27,8 @@
 // For a subscription, what the handler's code says wins over mq.topics, and that
 // over mq.subscription.
 //
+// docs/configuration.md has every key; [PrintConfig] shows what is in effect.
+//
 // # Life
 //
 //   - Constructors open nothing (TestFailedConstructionLeavesNothing). Until the
@@ -45,6 +47,14 @@
 //     counts them in its error, and another process takes their messages over
 //     with no attempt spent. Then the queue closes, and the connection pool
 //     unless it was handed in (TestDatabaseDoesNotCollideAndStaysOpen).
+//
+// # Health and faults
+//
+// [Health] tells liveness and readiness (TestHealthTellsWhatIsWrong,
+// TestHealthFollowsTheDatabase). A database that is away is waited for. Tables
+// that were dropped, or changed by another version, while the application runs
+// end it through fx.Shutdowner, with [ExitFault] as its exit code
+// (TestFaultShutsTheApplicationDown).
 //
 // # Caveats
 //
