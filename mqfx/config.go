@@ -149,7 +149,8 @@ type Subscription struct {
 	// Default 0, which is never; else 1 ms to 1 year.
 	HandlerTimeout time.Duration `yaml:"handler_timeout" zero:"never"`
 	// TenantWeights gives tenants more than an equal share. Default 1 each, at
-	// most 1,000. A topic's weights are added to the general ones.
+	// most 1,000. A topic's weights are added to the general ones; those that a
+	// handler's code gives replace both.
 	TenantWeights map[tenants.ID]int `yaml:"tenant_weights"`
 }
 

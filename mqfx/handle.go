@@ -30,9 +30,9 @@ var (
 // A handler that depends on nothing may be given as it is. No two handlers of
 // an application may share a topic and group.
 func Handle(constructors ...any) fx.Option {
-	options := make([]fx.Option, len(constructors))
-	for i, c := range constructors {
-		options[i] = handle(c)
+	options := []fx.Option{needsModule}
+	for _, c := range constructors {
+		options = append(options, handle(c))
 	}
 	return fx.Options(options...)
 }
@@ -42,10 +42,12 @@ func Handle(constructors ...any) fx.Option {
 // on and returns one, and maybe an error. Their order is that of their
 // priorities, whatever the order in which they are listed; no two may share a
 // name. The module adds consume.Recover, and tracing.Middleware where it traces.
+//
+//	mqfx.Middleware(NewQuota, func(l *zap.Logger) consume.Middleware { return consume.Logging(l, time.Second) })
 func Middleware(constructors ...any) fx.Option {
-	options := make([]fx.Option, len(constructors))
-	for i, c := range constructors {
-		options[i] = middleware(c)
+	options := []fx.Option{needsModule}
+	for _, c := range constructors {
+		options = append(options, middleware(c))
 	}
 	return fx.Options(options...)
 }

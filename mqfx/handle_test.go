@@ -107,6 +107,17 @@ func TestHandleTakesConstructorsAndHandlers(t *testing.T) {
 	}
 }
 
+func TestHandleNeedsTheModule(t *testing.T) {
+	for name, option := range map[string]fx.Option{
+		"Handle": mqfx.Handle(newCollector("land")), "Middleware": mqfx.Middleware(new(steps).middleware("first", 1)),
+	} {
+		err := fx.New(fx.NopLogger, option).Err()
+		if err == nil || !strings.Contains(err.Error(), "list mqfx.Module in the application") {
+			t.Errorf("%s: error is %v", name, err)
+		}
+	}
+}
+
 func TestHandleRefusesWhatIsNoHandler(t *testing.T) {
 	var none func() *collector
 	for want, c := range map[string]any{

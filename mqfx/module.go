@@ -36,12 +36,21 @@ var Module = fx.Module("mqfx",
 	// First, so that a module listed twice fails here and says so.
 	fx.Provide(fx.Annotate(func() listing { return listing{} },
 		fx.ResultTags(`name:"mqfx.Module is listed twice; list it once in an application"`))),
+	fx.Provide(fx.Annotate(func() module { return module{} }, fx.ResultTags(moduleTag))),
 	fx.Provide(newConfig, newTenants, newBackend, newAdmin, newPublisher, newHealth),
 	fx.Provide(newTelemetry, newQueue, fx.Private),
 	fx.Invoke(run),
 )
 
 type listing struct{}
+
+// module is what [Handle] and [Middleware] ask for, so that an application
+// without [Module] is refused instead of consuming nothing.
+type module struct{}
+
+const moduleTag = `name:"list mqfx.Module in the application"`
+
+var needsModule = fx.Invoke(fx.Annotate(func(module) {}, fx.ParamTags(moduleTag)))
 
 // What an application hands in. The types are the module's own, so that none
 // collides with what the application provides.
@@ -89,6 +98,9 @@ func newConfig(p configParams) (Config, error) {
 	c, err := p.read(env)
 	if err == nil && p.Harness != nil {
 		c.Backend = BackendMemory
+		if c.Subscription.PollInterval == backend.DefaultPollInterval {
+			c.Subscription.PollInterval = harness.PollInterval
+		}
 	}
 	return c, err
 }

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"os"
 	"sync"
 	"sync/atomic"
 
@@ -32,6 +33,9 @@ type queueParams struct {
 	Harness   *harness.Memory `optional:"true"`
 	Lifecycle fx.Lifecycle
 	Shutdown  fx.Shutdowner
+
+	Given *givenConfig `optional:"true"`
+	Files *givenFiles  `optional:"true"`
 }
 
 // ExitFault is the exit code of an application that the module has shut down
@@ -167,7 +171,7 @@ func (q *queue) database() (pools, error) {
 	if q.p.Config.DSN == "" {
 		return pools{}, &backend.FieldError{
 			Field: "mq.dsn", Rule: fmt.Sprintf("must not be empty: set it, mq.dsn_file or %s, hand in a handle by mqfx.WithDB, "+
-				"or set mq.backend to %s", EnvDSN, BackendMemory),
+				"or set mq.backend to %s%s", EnvDSN, BackendMemory, q.withoutFiles()),
 		}
 	}
 	db, err := q.openPool(q.p.Config.Pool.MaxOpen)
@@ -212,7 +216,24 @@ func (q *queue) explain(err error) error {
 	case errors.Is(err, mysql.ErrIsolation), errors.Is(err, mysql.ErrServerSettings), errors.Is(err, mysql.ErrSchemaNewer):
 		remedy = ""
 	}
-	return fmt.Errorf("%v: %w%s", q, err, remedy)
+	return fmt.Errorf("%v: %w%s%s", q, err, remedy, q.withoutFiles())
+}
+
+// withoutFiles says where no configuration file was found: a service that is run
+// from another directory has its defaults, and nothing else tells.
+func (q *queue) withoutFiles() string {
+	if q.p.Given != nil || q.p.Files != nil || q.p.Harness != nil {
+		return ""
+	}
+	files, err := process{args: os.Args[1:], lookup: os.LookupEnv}.files()
+	if err != nil || len(files) > 0 {
+		return ""
+	}
+	dir, err := os.Getwd()
+	if err != nil {
+		dir = "the working directory"
+	}
+	return fmt.Sprintf("; no configuration was read: there is no %s in %s, and neither -config nor %s names a file", BaseFile, dir, EnvConfig)
 }
 
 // stop returns before ctx ends, so that hooks after it still run.

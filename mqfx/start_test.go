@@ -227,3 +227,24 @@ func TestServerIsolationIsCheckedAndNotSet(t *testing.T) {
 		t.Errorf("error is %v", err)
 	}
 }
+
+// A service that is run from another directory than its own has no
+// configuration, and must say so.
+func TestMissingConfigurationIsToldAtStart(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(dir)
+	t.Setenv(mqfx.EnvConfig, "")
+	t.Setenv(mqfx.EnvDSN, "")
+	t.Setenv(tenants.EnvVar, "acme")
+	told := "there is no config/base.yaml in " + dir
+	if err := refused(t, mqfx.Module); !strings.Contains(err.Error(), told) {
+		t.Errorf("without a DSN: %v", err)
+	}
+	t.Setenv(mqfx.EnvDSN, testdb.DSN(t))
+	if err := refused(t, mqfx.Module); !strings.Contains(err.Error(), "mq.migrate") || !strings.Contains(err.Error(), told) {
+		t.Errorf("without tables: %v", err)
+	}
+	if err := refused(t, mqfx.Module, mqfx.WithConfig(mqfx.Config{DSN: mqfx.DSN(testdb.DSN(t))})); strings.Contains(err.Error(), told) {
+		t.Errorf("configured in code: %v", err)
+	}
+}

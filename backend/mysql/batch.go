@@ -51,7 +51,7 @@ func newRow(m backend.Message, cfg Config) (*row, error) {
 	if len(m.Payload) > cfg.MaxPayload {
 		return nil, &backend.FieldError{
 			Field: "payload", Value: fmt.Sprintf("of %d bytes", len(m.Payload)), Err: backend.ErrTooLarge,
-			Rule: fmt.Sprintf("at most %d bytes; raise max payload or store it elsewhere and send its place", cfg.MaxPayload),
+			Rule: fmt.Sprintf("at most %d bytes; raise Config.MaxPayload (mq.publish.max_payload), or store it elsewhere and send its place", cfg.MaxPayload),
 		}
 	}
 	metadata, err := encodeMetadata(m.Metadata)
@@ -61,7 +61,7 @@ func newRow(m backend.Message, cfg Config) (*row, error) {
 	if len(metadata) > cfg.MaxMetadata {
 		return nil, &backend.FieldError{
 			Field: "metadata", Value: fmt.Sprintf("of %d bytes as JSON", len(metadata)), Err: backend.ErrTooLarge,
-			Rule: fmt.Sprintf("at most %d bytes; raise max metadata or put it into the payload", cfg.MaxMetadata),
+			Rule: fmt.Sprintf("at most %d bytes; raise Config.MaxMetadata (mq.publish.max_metadata), or put it into the payload", cfg.MaxMetadata),
 		}
 	}
 	return &row{

@@ -215,6 +215,9 @@ func target(cfg *mysql.Config) string {
 }
 
 func parseDSN(dsn string) (*mysql.Config, error) {
+	if dsn == "" {
+		return nil, &backend.FieldError{Field: "dsn", Rule: "must not be empty; " + wantDSN}
+	}
 	cfg, err := mysql.ParseDSN(dsn)
 	switch {
 	case err == nil && strings.Contains(cfg.DBName, "@"):

@@ -99,7 +99,7 @@ func TestWaitSettledFailsTheTestInTheEnd(t *testing.T) {
 		err  error
 		want string
 	}{
-		"postponed": {consume.Postpone(time.Hour), `tenant "test", topic "land", partition key "key", id "1", group "g": 0 attempts failed`},
+		"postponed": {consume.Postpone(time.Hour), `tenant "test", topic "land", partition key "key", id "1", group "g": 0 attempts failed; postponed for another 59m0s`},
 		"failing":   {errors.New("no such branch"), `id "1", group "g": 7 attempts failed, the last: no such branch`},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -122,6 +122,36 @@ func TestWaitSettledFailsTheTestInTheEnd(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+func TestPublishedHasWhatNobodyConsumes(t *testing.T) {
+	app := mqfxtest.New(t, mqfx.Handle(func(out publish.Publisher) consume.Handler {
+		return consume.Func(consume.Subscription{Topic: "land", Group: "g"}, func(ctx context.Context, d consume.Delivery) error {
+			_, err := out.Publish(ctx, d.Tenant, "landed", publish.Message{ID: d.ID, PartitionKey: "key"})
+			return err
+		})
+	}))
+	app.Publish(mqfxtest.Tenant, "land", message("1"), message("2"), message("1"))
+	app.WaitSettled(time.Minute)
+	for topic, want := range map[string]int{"land": 2, "landed": 2, "other": 0} {
+		if got := app.Published(topic); len(got) != want || want > 0 && (got[0].ID != "1" || got[1].ID != "2" || got[0].Offset == 0) {
+			t.Errorf("published to %s: %+v", topic, got)
+		}
+	}
+}
+
+func TestWaitSettledSaysWhoIsNotServed(t *testing.T) {
+	var j journal
+	f := &failing{TB: t}
+	app := mqfxtest.New(f, mqfx.Handle(on("land", &j, done)))
+	app.Publish("someone", "land", message("1"))
+	func() {
+		defer func() { _ = recover() }()
+		app.WaitSettled(10 * time.Millisecond)
+	}()
+	if len(f.says) != 1 || !strings.Contains(f.says[0], `tenant "someone"`) || !strings.Contains(f.says[0], "the application does not serve the tenant") {
+		t.Errorf("WaitSettled says %q", f.says)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/tenantmq/tenantmq/backend"
 	"github.com/tenantmq/tenantmq/backend/memory"
@@ -22,6 +23,9 @@ type tracker struct {
 	failures   map[attempt]int
 	lastErr    map[attempt]error // of those not settled
 	settled    map[attempt]bool
+	postponed  map[attempt]time.Time // until when
+	messages   []backend.Message     // published, in order
+	changed    chan struct{}         // closed and made anew at every event
 	given      []DeadLetter
 	buried     map[string]int // dead letters by the topic they went to
 }
@@ -42,8 +46,21 @@ func newTracker() *tracker {
 	return &tracker{
 		subscribed: make(map[string][]string), published: make(map[identity]string),
 		failures: make(map[attempt]int), lastErr: make(map[attempt]error), settled: make(map[attempt]bool),
-		buried: make(map[string]int),
+		postponed: make(map[attempt]time.Time), buried: make(map[string]int), changed: make(chan struct{}),
 	}
+}
+
+// event wakes whoever waits for one. It is called with mu held.
+func (t *tracker) event() {
+	close(t.changed)
+	t.changed = make(chan struct{})
+}
+
+// next is closed at the next event.
+func (t *tracker) next() <-chan struct{} {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.changed
 }
 
 func (t *tracker) opened(q *memory.Queue) {
@@ -74,7 +91,7 @@ func (t *tracker) unsettled() int {
 
 // pending describes messages that were published and not settled by all groups
 // that subscribe to their topic, at most limit of them.
-func (t *tracker) pending(limit int) (lines []string) {
+func (t *tracker) pending(limit int, served tenants.Set) (lines []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for m, id := range t.published {
@@ -87,6 +104,12 @@ func (t *tracker) pending(limit int) (lines []string) {
 			if err := t.lastErr[a]; err != nil {
 				line += ", the last: " + err.Error()
 			}
+			if left := time.Until(t.postponed[a]); left > 0 {
+				line += fmt.Sprintf("; postponed for another %v", left.Round(time.Millisecond))
+			}
+			if !served.Contains(m.tenant) {
+				line += "; the application does not serve the tenant"
+			}
 			lines = append(lines, line)
 		}
 	}
@@ -95,6 +118,17 @@ func (t *tracker) pending(limit int) (lines []string) {
 		lines = append(lines[:limit], fmt.Sprintf("and %d more", more))
 	}
 	return lines
+}
+
+func (t *tracker) messagesOf(topic string) (list []backend.Message) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, m := range t.messages {
+		if m.Topic == topic {
+			list = append(list, m)
+		}
+	}
+	return list
 }
 
 func (t *tracker) deadLetters() []DeadLetter {
@@ -122,7 +156,12 @@ func (q trackedQueue) Publish(ctx context.Context, msgs ...backend.Message) ([]b
 	for i, r := range receipts {
 		m := msgs[i]
 		q.t.published[identity{m.Tenant, m.Topic, m.PartitionKey, r.Offset}] = m.ID
+		if !r.Duplicate {
+			m.Offset = r.Offset
+			q.t.messages = append(q.t.messages, m)
+		}
 	}
+	q.t.event()
 	return receipts, err
 }
 
@@ -139,6 +178,7 @@ func (t *tracker) bury(topic string, n int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.buried[topic] += n
+	t.event()
 }
 
 func (q trackedQueue) Subscribe(ctx context.Context, topic string, cfg backend.SubscriptionConfig) (backend.Subscription, error) {
@@ -211,6 +251,17 @@ func (d delivery) Ack(ctx context.Context) error {
 		d.s.t.mu.Lock()
 		defer d.s.t.mu.Unlock()
 		d.s.t.settled[d.attempt()] = true
+		d.s.t.event()
+	}
+	return err
+}
+
+func (d delivery) Postpone(ctx context.Context, wait time.Duration) error {
+	err := d.Delivery.Postpone(ctx, wait)
+	if err == nil {
+		d.s.t.mu.Lock()
+		defer d.s.t.mu.Unlock()
+		d.s.t.postponed[d.attempt()] = time.Now().Add(wait)
 	}
 	return err
 }
@@ -241,6 +292,7 @@ func (d delivery) fail(err, cause error, last bool) error {
 	defer t.mu.Unlock()
 	t.failures[a]++
 	t.lastErr[a] = cause
+	t.event()
 	if !last && t.failures[a] < d.s.cfg.Retry.MaxAttempts {
 		return nil
 	}

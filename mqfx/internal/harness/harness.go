@@ -2,6 +2,8 @@
 package harness
 
 import (
+	"time"
+
 	"go.uber.org/zap"
 
 	"github.com/tenantmq/tenantmq/backend/memory"
@@ -18,3 +20,7 @@ type Memory struct {
 	// Opened is told the queue when the application starts.
 	Opened func(*memory.Queue)
 }
+
+// PollInterval takes the place of the default one: what a process publishes
+// itself is noticed without, and in a bubble every look costs time of the machine.
+const PollInterval = time.Second
