@@ -1,0 +1,90 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/tenantmq/tenantmq/backend/mysql"
+	"github.com/tenantmq/tenantmq/internal/testdb"
+)
+
+func TestMigrate(t *testing.T) {
+	f := &fixture{TB: t, dsn: testdb.DSN(t), ctx: t.Context()}
+	f.run("topics", "--tenant", "acme").want(exitFailed, "mqctl migrate up brings its tables to this version")
+	f.run("validate").want(exitFailed, "tables are missing", "mqctl migrate up")
+	f.run("doctor", "--tenant", "acme").want(exitFailed, "bad", "tables are missing", "findings that are bad")
+
+	status := decode[schemaDoc](f.run("migrate", "status", "--json").want(exitDone))
+	if status.Current != 0 || status.Latest != mysql.SchemaVersion || len(status.Pending) == 0 {
+		t.Errorf("of an empty database: %+v", status)
+	}
+	f.equal("up", migratedDoc{0, mysql.SchemaVersion}, decode[migratedDoc](f.run("migrate", "up", "--json").want(exitDone)))
+	f.run("migrate", "up").want(exitDone, "at version 1 already")
+	f.equal("status", schemaDoc{1, 1, []string{}}, decode[schemaDoc](f.run("migrate", "status", "--json").want(exitDone)))
+
+	r := f.run("validate", "--json").want(exitDone)
+	if doc := decode[validDoc](r); doc.Configuration != "ok" || !strings.HasPrefix(doc.Database, "mq@127.0.0.1") && !strings.Contains(doc.Database, "@") {
+		t.Errorf("%+v", doc)
+	}
+}
+
+// What migrate sql prints makes tables that validate accepts, and it needs
+// neither configuration nor database.
+func TestMigrateSQL(t *testing.T) {
+	cmd := process(t, "")
+	cmd.Args = append(cmd.Args, "migrate", "sql")
+	printed := finish(t, cmd).want(exitDone).stdout
+	if printed != mysql.Schema() {
+		t.Errorf("printed:\n%s", printed)
+	}
+	f := &fixture{TB: t, dsn: testdb.DSN(t), ctx: t.Context()}
+	f.equal("in JSON", sqlDoc{printed}, decode[sqlDoc](f.run("migrate", "sql", "--json").want(exitDone)))
+}
+
+func TestDoctor(t *testing.T) {
+	f := newFixture(t)
+	found := decode[[]findingRow](f.run("doctor", "--all-tenants", "--json"))
+	checks := make(map[string]string)
+	for _, r := range found {
+		checks[r.Check] = r.Severity
+		if r.Found == "" || (r.Remedy == "") != (r.Severity == "ok") {
+			t.Errorf("%+v", r)
+		}
+	}
+	if checks["database"] != "ok" || checks["schema"] != "ok" {
+		t.Errorf("%+v", found)
+	}
+	// A lease of an owner that vanished, and nobody to take over.
+	f.stop(f.subscribe())
+	f.publish(acme, orders, "k", "m")
+	f.exec("INSERT INTO queue_partition_leases VALUES ('acme', ?, ?, 'k', 'gone', 7, 1, 1000, 1000, 0, 0)", billing, orders)
+	f.run("doctor", "--tenant", "acme").want(exitFailed, "bad", "→")
+	finish(t, process(t, closedPort, "doctor", "--tenant", "acme")).want(exitFailed, "bad", "does not answer")
+}
+
+// The files of --config count for what is published.
+func TestLimitsComeFromTheConfiguration(t *testing.T) {
+	f := newFixture(t)
+	cmd := process(t, f.dsn, "message", "publish", "--tenant", "acme", "--topic", orders, "--config", "a.yaml")
+	f.check(os.WriteFile(filepath.Join(cmd.Dir, "a.yaml"), []byte("mq: {publish: {max_payload: 3}}"), 0o600))
+	cmd.Stdin = strings.NewReader(`{"id":"a","partition_key":"k","payload":"four"}`)
+	finish(t, cmd).want(exitUsage, "the payload has 4 bytes; mq.publish.max_payload allows 3")
+
+	cmd = process(t, f.dsn, "message", "publish", "--tenant", "acme", "--topic", orders, "--config", "a.yaml")
+	f.check(os.WriteFile(filepath.Join(cmd.Dir, "a.yaml"), []byte("mq: {publish: {max_payload: 2000000}}"), 0o600))
+	cmd.Stdin = strings.NewReader(`{"id":"a","partition_key":"k","payload":"` + strings.Repeat("x", 1_500_000) + `"}`)
+	finish(t, cmd).want(exitDone, "published 1")
+}
+
+func TestTimeoutEndsWhatTheDatabaseDoesNotAnswer(t *testing.T) {
+	f := newFixture(t)
+	tx, err := f.db.BeginTx(f.ctx, nil)
+	f.check(err)
+	defer tx.Rollback()
+	f.stop(f.subscribe())
+	_, err = tx.ExecContext(f.ctx, "SELECT 1 FROM queue_offsets WHERE tenant = 'acme' FOR UPDATE")
+	f.check(err)
+	f.run("pause", "--timeout", "300ms", "--tenant", "acme", "--topic", orders, "--group", billing).want(exitFailed, "--timeout 300ms is over")
+}

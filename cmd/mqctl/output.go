@@ -1,0 +1,102 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strconv"
+	"unicode/utf16"
+	"unicode/utf8"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/jedib0t/go-pretty/v6/text"
+
+	"github.com/tenantmq/tenantmq/internal/operator"
+)
+
+// writeJSON writes a document in one line. What could disturb a terminal is
+// escaped: encoding/json leaves control characters above ASCII and those that
+// change the direction of text as they are.
+func writeJSON(w io.Writer, v any) error {
+	var doc bytes.Buffer
+	encoder := json.NewEncoder(&doc)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(v); err != nil {
+		return err
+	}
+	var safe bytes.Buffer
+	for rest := doc.Bytes(); len(rest) > 0; {
+		r, size := utf8.DecodeRune(rest)
+		switch {
+		case r < 0x7F || strconv.IsPrint(r): // below, it is escaped or the document's own
+			safe.Write(rest[:size])
+		case r > 0xFFFF:
+			high, low := utf16.EncodeRune(r)
+			fmt.Fprintf(&safe, `\u%04x\u%04x`, high, low)
+		default:
+			fmt.Fprintf(&safe, `\u%04x`, r)
+		}
+		rest = rest[size:]
+	}
+	_, err := w.Write(safe.Bytes())
+	return err
+}
+
+// emit writes a command's result in the form asked for.
+func (a *app) emit(v any, text func() error) error {
+	if a.json {
+		return writeJSON(a.out, v)
+	}
+	return text()
+}
+
+// line writes a result that fits into one.
+func (a *app) line(format string, args ...any) error {
+	_, err := fmt.Fprintf(a.out, format+"\n", args...)
+	return err
+}
+
+// count is an [operator.Count] in JSON.
+type count struct {
+	N       int  `json:"n"`
+	AtLeast bool `json:"at_least"`
+}
+
+func (c count) String() string { return operator.Count(c).String() }
+
+// plain has no lines and colours, and two blanks between columns.
+var plain = table.Style{
+	Name:    "plain",
+	Box:     table.BoxStyle{PaddingRight: "  "},
+	Format:  table.FormatOptions{Header: text.FormatUpper},
+	Options: table.OptionsNoBordersAndSeparators,
+}
+
+// renderTable writes rows of cells that are printable already, aligned by the width
+// they have on the screen, numbers to the right. There is at least one row.
+func renderTable(w io.Writer, header table.Row, rows []table.Row) error {
+	t := table.NewWriter()
+	t.SetStyle(plain)
+	t.SuppressTrailingSpaces()
+	t.AppendHeader(header)
+	t.AppendRows(rows)
+	var columns []table.ColumnConfig
+	for i, cell := range rows[0] {
+		switch cell.(type) {
+		case count, int, uint64:
+			columns = append(columns, table.ColumnConfig{Number: i + 1, Align: text.AlignRight, AlignHeader: text.AlignRight})
+		}
+	}
+	t.SetColumnConfigs(columns)
+	_, err := fmt.Fprintln(w, t.Render())
+	return err
+}
+
+// mark is a cell for what is true of few rows.
+func mark(is bool, word string) string {
+	if is {
+		return word
+	}
+	return "-"
+}

@@ -1,0 +1,131 @@
+package operator
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tenantmq/tenantmq/backend/mysql"
+	"github.com/tenantmq/tenantmq/internal/testdb"
+	"github.com/tenantmq/tenantmq/tenants"
+)
+
+// by are the findings of a check.
+func by(findings []Finding, check string) (found []Finding) {
+	for _, f := range findings {
+		if f.Check == check {
+			found = append(found, f)
+		}
+	}
+	return found
+}
+
+func TestDoctorFindsNothingWrongWhereNothingIs(t *testing.T) {
+	f := newFixture(t)
+	f.load(acme, orders, 50, 2_000)
+	seen := make(map[string]bool)
+	for _, finding := range f.Doctor(f.ctx, []tenants.ID{acme}) {
+		seen[finding.Check] = true
+		if finding.Severity == Bad || finding.Severity == Warn && finding.Check != "transactions" { // of others on the server
+			t.Errorf("%+v", finding)
+		}
+		if (finding.Remedy == "") != (finding.Severity == OK) || finding.Found == "" {
+			t.Errorf("a remedy is for what is not well: %+v", finding)
+		}
+	}
+	for _, check := range []string{
+		"database", "schema", "server", "isolation", "sql_mode", "packet", "writes", "clock", "replication", "transactions", "history", "tables", "leases", "groups", "plans",
+	} {
+		if !seen[check] {
+			t.Errorf("nothing is said of %s", check)
+		}
+	}
+}
+
+func TestDoctorFindsStuckWork(t *testing.T) {
+	f := newFixture(t)
+	f.register(orders, billing, audit)
+	f.publish(orders, "a", "1", "2")
+	f.publish(orders, "b", "1")
+	f.check(f.q.Pause(f.ctx, acme, orders, audit))
+	for _, key := range []string{"a", "b", "drained"} {
+		f.exec("INSERT INTO queue_partition_leases VALUES (?, ?, ?, ?, 's-1', 7, 1, 1000, 1, 5, 3)", string(acme), billing, orders, key)
+	}
+	findings := f.Doctor(f.ctx, []tenants.ID{"nobody", acme})
+	leases := by(findings, "leases")
+	if len(leases) != 1 || leases[0].Severity != Warn || !strings.HasPrefix(leases[0].Found, `2 partitions of tenant "acme", topic "orders", group "billing"`) ||
+		!strings.Contains(leases[0].Found, `"a" of "s-1"`) {
+		t.Errorf("leases: %+v", leases)
+	}
+	groups := by(findings, "groups")
+	if len(groups) != 2 || groups[0].Severity != Warn || !strings.Contains(groups[0].Found, `"audit"`) || !strings.Contains(groups[0].Found, "been paused, and 3 messages") ||
+		groups[1].Severity != Bad || !strings.Contains(groups[1].Found, `"billing"`) {
+		t.Errorf("groups: %+v", groups)
+	}
+	f.exec("INSERT INTO queue_subscriber_heartbeats VALUES (?, ?, ?, 's', 1, 1, "+nowMillis+" + 60000)", string(acme), billing, orders)
+	if groups := by(f.Doctor(f.ctx, []tenants.ID{acme}), "groups"); len(groups) != 1 {
+		t.Errorf("with a subscriber: %+v", groups)
+	}
+}
+
+func TestDoctorBoundsWhatItSays(t *testing.T) {
+	f := newFixture(t)
+	for i := range maxFindings + 3 {
+		f.register(orders, fmt.Sprintf("g%02d", i))
+	}
+	f.publish(orders, "a", "1")
+	groups := by(f.Doctor(f.ctx, []tenants.ID{acme}), "groups")
+	if len(groups) != maxFindings+1 || groups[maxFindings].Found != "there are 3 more" {
+		t.Errorf("%d findings, the last %+v", len(groups), groups[len(groups)-1])
+	}
+}
+
+func TestDoctorNamesWhoHasATransactionOpen(t *testing.T) {
+	f := newFixture(t)
+	tx, err := f.db.BeginTx(f.ctx, nil)
+	f.check(err)
+	defer tx.Rollback()
+	var thread int
+	f.check(tx.QueryRowContext(f.ctx, "SELECT CONNECTION_ID()").Scan(&thread))
+	_, err = tx.ExecContext(f.ctx, "INSERT INTO queue_subscriber_heartbeats VALUES ('t', 'g', 'o', 's', 1, 1, 1)")
+	f.check(err)
+	// The server looks at its transactions only if nobody has asked for 100 ms.
+	f.eventuallyEvery(150*time.Millisecond, fmt.Sprintf("thread %d is named", thread), func() bool {
+		e := &examination{Operator: f.Operator}
+		e.transactions(f.ctx)
+		for _, finding := range e.findings {
+			if !strings.HasPrefix(finding.Found, fmt.Sprintf("thread %d of ", thread)) || !strings.Contains(finding.Found, "changed 1") {
+				continue
+			}
+			f.want("remedy", fmt.Sprintf("find out who it is and have him end it, or: KILL %d", thread), finding.Remedy)
+			return finding.Severity == Warn
+		}
+		return false
+	})
+}
+
+func TestDoctorOfWhatDoesNotWork(t *testing.T) {
+	server := testdb.StartServer(t, "read-only=1", "sql-mode=", "max-allowed-packet=1M", "transaction-isolation=READ-COMMITTED")
+	db, err := mysql.Open(server.Database(t), mysql.ServerIsolation())
+	if err != nil {
+		t.Fatal(err)
+	}
+	q, err := mysql.NewQueue(mysql.Params{DB: db})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := New(db, q)
+	findings := o.Doctor(t.Context(), []tenants.ID{acme})
+	for _, check := range []string{"database", "schema", "isolation", "sql_mode", "packet", "writes"} {
+		if found := by(findings, check); len(found) != 1 || found[0].Severity != Bad {
+			t.Errorf("%s: %+v", check, found)
+		}
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if findings := o.Doctor(t.Context(), nil); len(findings) != 1 || findings[0].Severity != Bad {
+		t.Errorf("without a database: %+v", findings)
+	}
+}

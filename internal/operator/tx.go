@@ -1,0 +1,59 @@
+package operator
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+	"github.com/go-sql-driver/mysql"
+)
+
+// txAttempts bounds the runs of a transaction that meets others. An operator who
+// waits in vain is told by what, rather than made to wait longer.
+const txAttempts = 5
+
+// Numbers of the errors that another run may cure, on the servers' names without
+// the prefix ER_.
+const (
+	errCheckread       = 1020 // MariaDB with innodb_snapshot_isolation: the row changed after the snapshot
+	errLockWaitTimeout = 1205
+	errLockDeadlock    = 1213
+)
+
+// inTx runs fn in a transaction, again from the start after a conflict. fn must
+// be idempotent and keep no results of an earlier run.
+func (o *Operator) inTx(ctx context.Context, fn func(*sql.Tx) error) error {
+	pause := backoff.ExponentialBackOff{
+		InitialInterval: 10 * time.Millisecond, MaxInterval: 500 * time.Millisecond, Multiplier: 2, RandomizationFactor: 0.9,
+	}
+	for attempt := 1; ; attempt++ {
+		err := o.runTx(ctx, fn)
+		conflict, ok := errors.AsType[*mysql.MySQLError](err)
+		switch {
+		case !ok || conflict.Number != errCheckread && conflict.Number != errLockWaitTimeout && conflict.Number != errLockDeadlock:
+			return err
+		case attempt == txAttempts:
+			return fmt.Errorf("gave up after %d attempts, look for a transaction that does not end with Doctor: %w", attempt, err)
+		}
+		select {
+		case <-time.After(pause.NextBackOff()):
+		case <-ctx.Done():
+			return fmt.Errorf("%w, after: %w", context.Cause(ctx), err)
+		}
+	}
+}
+
+func (o *Operator) runTx(ctx context.Context, fn func(*sql.Tx) error) error {
+	tx, err := o.db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback()
+	if err := fn(tx); err != nil {
+		return err
+	}
+	return tx.Commit()
+}
