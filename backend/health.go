@@ -22,7 +22,8 @@ type Health struct {
 	// Store is nil if the store has answered, [ErrClosed] once the queue is
 	// closed, and otherwise why it has not. The memory queue's is always there.
 	Store error
-	// Subscriptions that have not stopped, in order of topic and group.
+	// Subscriptions that have neither stopped nor begun to, in order of topic and
+	// group.
 	Subscriptions []SubscriptionHealth
 }
 

@@ -64,7 +64,10 @@ func outcomeOf(err error) outcome {
 	if err == nil {
 		return outcome{verb: ack}
 	}
-	_ = err.Error() // the backend will ask for it where a panic would end the process
+	_ = err.Error()                                   // the backend will ask for it where a panic would end the process
+	if _, ok := errors.AsType[*PanicError](err); ok { // whatever it panicked with
+		return outcome{verb: nack, cause: err}
+	}
 	if _, ok := errors.AsType[*RejectError](err); ok {
 		return outcome{verb: reject, cause: err}
 	}

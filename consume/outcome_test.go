@@ -42,23 +42,27 @@ func TestHandlerResultDecidesTheOutcome(t *testing.T) {
 		{"panic", func() error { panic("lost my mind") }, "nack", 0, nil, "panic: lost my mind\n\n"},
 		{"panic with an error", func() error { panic(errBroken) }, "nack", 0, errBroken, "panic: build is broken"},
 		{"panic with nil", func() error { panic(nil) }, "nack", 0, nil, "panic called with nil"},
+		{"panic with postpone", func() error { panic(fmt.Errorf("must: %w", consume.Postpone(time.Second))) }, "nack", 0, nil, "panic: must"},
 		{"panic with reject", func() error { panic(consume.Reject(errBroken)) }, "nack", 0, errBroken, "panic: build is broken"},
 		{"error that panics", func() error { return (*panicky)(nil) }, "nack", 0, nil, "nil pointer dereference"},
 		{"Goexit", func() error { runtime.Goexit(); return nil }, "nack", 0, nil, "runtime.Goexit"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := &script{}
-			start(t, s, consume.Params{Handlers: handlers(consume.Func(onMerge, func(context.Context, consume.Delivery) error { return c.handle() }))})
-			d := s.deliver("merge", backend.Message{Tenant: "docs"})
-			got := await(t, "an outcome", d.settled)
-			if got.verb != c.verb || got.delay != c.delay {
-				t.Fatalf("got %s %v (cause %v), want %s %v", got.verb, got.delay, got.cause, c.verb, c.delay)
-			}
-			if c.is != nil && !errors.Is(got.cause, c.is) {
-				t.Errorf("cause %v does not wrap %v", got.cause, c.is)
-			}
-			if got.cause != nil && !strings.Contains(got.cause.Error(), c.says) {
-				t.Errorf("cause %q does not say %q", got.cause, c.says)
+			for _, middleware := range [][]consume.Middleware{nil, {consume.Recover()}} { // which change nothing
+				s := &script{}
+				start(t, s, consume.Params{Middleware: middleware, Handlers: handlers(consume.Func(onMerge,
+					func(context.Context, consume.Delivery) error { return c.handle() }))})
+				d := s.deliver("merge", backend.Message{Tenant: "docs"})
+				got := await(t, "an outcome", d.settled)
+				if got.verb != c.verb || got.delay != c.delay {
+					t.Fatalf("got %s %v (cause %v), want %s %v", got.verb, got.delay, got.cause, c.verb, c.delay)
+				}
+				if c.is != nil && !errors.Is(got.cause, c.is) {
+					t.Errorf("cause %v does not wrap %v", got.cause, c.is)
+				}
+				if got.cause != nil && !strings.Contains(got.cause.Error(), c.says) {
+					t.Errorf("cause %q does not say %q", got.cause, c.says)
+				}
 			}
 		})
 	}

@@ -11,7 +11,9 @@ const (
 	rollbackTimeout = 5 * time.Second
 	// maxReserve is what a stopping module leaves at most of its time to those
 	// that stop after it.
-	maxReserve = 2 * time.Second
+	// The queue takes up to 2 s of it, or a quarter of what it was given, to give
+	// back its leases when handlers have used up their time.
+	maxReserve = 3 * time.Second
 )
 
 func rollback(ctx context.Context, undo func(context.Context) error) error {

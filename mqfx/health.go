@@ -75,7 +75,7 @@ func (h *Health) Ready(ctx context.Context) error {
 	switch {
 	case h.queue.stopping.Load():
 		return ErrStopping
-	case o == nil:
+	case o == nil, !h.queue.started.Load():
 		return ErrNotStarted
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, HealthTimeout, fmt.Errorf("no answer within %v", HealthTimeout))

@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/fx"
@@ -14,7 +15,10 @@ import (
 
 	"github.com/tenantmq/tenantmq/backend"
 	"github.com/tenantmq/tenantmq/backend/mysql"
+	"github.com/tenantmq/tenantmq/consume"
 	"github.com/tenantmq/tenantmq/internal/testdb"
+	"github.com/tenantmq/tenantmq/publish"
+	"github.com/tenantmq/tenantmq/tenants"
 )
 
 // patient is a queue whose health a test decides.
@@ -53,6 +57,7 @@ func TestHealthTellsWhatIsWrong(t *testing.T) {
 			p := &patient{health: tc.health}
 			q := &queue{p: queueParams{Config: Config{DSN: "mq:secret@tcp(db:3306)/mq"}}}
 			q.opened.Store(&opened{adminQueue: p})
+			q.started.Store(true)
 			h := &Health{queue: q, now: func() time.Time { return now }}
 			for path, want := range map[string]string{"/livez": tc.live, "/readyz": tc.ready} {
 				w := httptest.NewRecorder()
@@ -66,6 +71,70 @@ func TestHealthTellsWhatIsWrong(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestReadyOnlyOnceTheHandlersHaveStarted(t *testing.T) {
+	type warmUp struct{}
+	var h *Health
+	var warming error
+	set, err := tenants.New("acme")
+	if err != nil {
+		t.Fatal(err)
+	}
+	app := fxtest.New(t, Module, WithTenants(set), WithConfig(Config{Backend: BackendMemory, Log: Log{Level: "error"}}), fx.Populate(&h),
+		fx.Provide(func(lc fx.Lifecycle) warmUp {
+			lc.Append(fx.StartHook(func(ctx context.Context) { warming = h.Ready(ctx) }))
+			return warmUp{}
+		}),
+		Handle(func(warmUp) consume.Handler {
+			return consume.Func(consume.Subscription{Topic: "land", Group: "g"}, func(context.Context, consume.Delivery) error { return nil })
+		}))
+	app.RequireStart()
+	defer app.RequireStop()
+	if !errors.Is(warming, ErrNotStarted) {
+		t.Errorf("while what a handler depends on starts: %v", warming)
+	}
+	if err := h.Ready(t.Context()); err != nil {
+		t.Errorf("after the start: %v", err)
+	}
+}
+
+// A stop may take as long as mq.drain_timeout says, and is no reason to kill the
+// process.
+func TestLiveWhileHandlersAreDrained(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		set, err := tenants.New("acme")
+		if err != nil {
+			t.Fatal(err)
+		}
+		begun, release := make(chan struct{}), make(chan struct{})
+		var h *Health
+		var out publish.Publisher
+		app := fxtest.New(t, Module, WithTenants(set), WithConfig(Config{Backend: BackendMemory, DrainTimeout: time.Hour, Log: Log{Level: "error"}}),
+			fx.Populate(&h, &out), Handle(consume.Func(consume.Subscription{Topic: "land", Group: "g"}, func(context.Context, consume.Delivery) error {
+				close(begun)
+				<-release
+				return nil
+			})))
+		app.RequireStart()
+		if _, err := out.Publish(t.Context(), "acme", "land", publish.Message{ID: "1", PartitionKey: "key"}); err != nil {
+			t.Fatal(err)
+		}
+		<-begun
+		stopped := make(chan error)
+		go func() { stopped <- app.Stop(t.Context()) }()
+		time.Sleep(2 * StuckAfter)
+		if err := h.Live(t.Context()); err != nil {
+			t.Errorf("while handlers are drained: %v", err)
+		}
+		if err := h.Ready(t.Context()); !errors.Is(err, ErrStopping) {
+			t.Errorf("while handlers are drained: %v", err)
+		}
+		close(release)
+		if err := <-stopped; err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 func TestReadyOnlyBetweenStartAndStop(t *testing.T) {

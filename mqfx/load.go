@@ -107,6 +107,8 @@ func (f file) read() ([]byte, map[any]any, error) {
 		return nil, nil, nil
 	case err != nil:
 		return nil, nil, fmt.Errorf("%s: %w", f.path, err)
+	case content == nil: // all of it is commented out
+		return nil, nil, nil
 	}
 	if err := documents.Decode(&more); !errors.Is(err, io.EOF) {
 		return nil, nil, fmt.Errorf("%s: a second document behind --- would be ignored; move it to a file of its own", f.path)
@@ -252,8 +254,8 @@ func (c *Config) populate(section config.Value) error {
 
 // readDSN settles where the DSN comes from.
 func (c *Config) readDSN(lookup func(string) (string, bool)) error {
-	if dsn, _ := lookup(EnvDSN); dsn != "" {
-		c.DSN, c.DSNFile = DSN(dsn), ""
+	if dsn, _ := lookup(EnvDSN); strings.TrimSpace(dsn) != "" {
+		c.DSN, c.DSNFile = DSN(strings.TrimSpace(dsn)), ""
 		return nil
 	}
 	if c.DSNFile == "" {

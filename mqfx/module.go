@@ -155,7 +155,12 @@ func newTenants(p tenantsParams) (tenants.Set, error) {
 	return set, err
 }
 
-func newBackend(q *queue) backend.Queue { return q }
+func newBackend(q *queue) backend.Queue {
+	if q.p.Harness != nil {
+		return q.p.Harness.Wrap(q)
+	}
+	return q
+}
 
 func newAdmin(q *queue) backend.Admin { return q }
 

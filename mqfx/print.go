@@ -125,8 +125,11 @@ func (r *renderer) scalar(v any) string {
 		r.err = err
 	}
 	one := strings.TrimSuffix(string(text), "\n")
-	if strings.Contains(one, "\n") {
-		return strconv.Quote(reflect.ValueOf(v).String())
+	if !strings.Contains(one, "\n") {
+		return one
 	}
-	return one
+	if dsn, ok := v.(DSN); ok {
+		return strconv.Quote(dsn.String())
+	}
+	return strconv.Quote(reflect.ValueOf(v).String())
 }

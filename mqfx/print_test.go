@@ -97,3 +97,18 @@ func TestPrintedConfigurationNamesSources(t *testing.T) {
 		t.Errorf("a configuration made in Go: got\n%s", text)
 	}
 }
+
+// A secret often ends with the line's end of the command that made it.
+func TestPrintedConfigurationHidesAPasswordOnSeveralLines(t *testing.T) {
+	for _, dsn := range []DSN{"user:s3cret@tcp(h:3306)/db\n", "us\ner:s3cret@tcp(h:3306)/db", DSN("user:s3cret@tcp(h:3306)/" + strings.Repeat("long name ", 20))} {
+		text, err := Config{DSN: dsn}.YAML()
+		if err != nil || strings.Contains(string(text), "s3cret") {
+			t.Errorf("%.60s, %v", text, err)
+		}
+	}
+	t.Setenv(EnvDSN, " user:s3cret@tcp(h:3306)/db\n")
+	c, err := process{lookup: os.LookupEnv}.load(nil)
+	if err != nil || string(c.DSN) != "user:s3cret@tcp(h:3306)/db" {
+		t.Errorf("DSN %q, %v", string(c.DSN), err)
+	}
+}

@@ -50,6 +50,7 @@ const ExitFault = 3
 type queue struct {
 	p        queueParams
 	opened   atomic.Pointer[opened]
+	started  atomic.Bool // the handlers have
 	stopping atomic.Bool // the application stops
 }
 

@@ -103,6 +103,7 @@ func (r *runners) start(ctx context.Context) error {
 	if err != nil {
 		return errors.Join(err, rollback(ctx, r.stopAll), rollback(ctx, r.p.Opened.stop))
 	}
+	r.p.Opened.started.Store(true)
 	r.p.Telemetry.log.Info("queue started",
 		zap.String("backend", r.p.Config.Backend), zap.Stringer("stored_in", r.p.Opened), zap.Int("handlers", len(r.p.Handlers)),
 		zap.Int("tenants", r.p.Tenants.Len()))

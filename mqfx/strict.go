@@ -31,11 +31,26 @@ func checkFile(content any) error {
 	// Other sections belong to the application. A file without mq is an overlay
 	// of those, unless one of them is meant to be mq.
 	for _, name := range names(sections) {
-		if near(strings.ToLower(name), root) {
+		if near(strings.ToLower(name), root) && resembles(sections[name], reflect.TypeFor[Config]()) {
 			return missingRoot(sections)
 		}
 	}
 	return nil
+}
+
+// resembles tells whether a section has one of the keys of t: two letters alone
+// are near to many names.
+func resembles(section any, t reflect.Type) bool {
+	keys, ok := section.(map[any]any)
+	if !ok {
+		return false
+	}
+	for i := range t.NumField() {
+		if _, ok := keys[t.Field(i).Tag.Get("yaml")]; ok {
+			return true
+		}
+	}
+	return false
 }
 
 func missingRoot(sections map[any]any) error {

@@ -95,8 +95,10 @@ func TestBadConfigurationNamesFileKeyValueAndRemedy(t *testing.T) {
 
 func TestOverlayMayLeaveOutTheSectionButNotMisspellIt(t *testing.T) {
 	base := "mq: {backend: memory}"
-	if _, err := load(t, nil, base, "http: {port: 80}"); err != nil {
-		t.Error(err)
+	for _, overlay := range []string{"http: {port: 80}", "mx: {host: mail}", "ms: 1", "q: {m: 2}", "---\n# mq: {backend: mysql}\n", "# nothing\n"} {
+		if _, err := load(t, nil, base, overlay); err != nil {
+			t.Errorf("%q: %v", overlay, err)
+		}
 	}
 	for _, misspelt := range []string{"mqq", "qm", "m", "MQ", "mq_", "mp"} {
 		if _, err := load(t, nil, base, misspelt+": {migrate: true}"); err == nil || !strings.Contains(err.Error(), "only "+misspelt) {

@@ -62,7 +62,7 @@ func (p *publisher) trace(
 	receipts, err := send(ctx, p.inject(ctx, msgs))
 	if errors.Is(err, backend.ErrTooLarge) {
 		span.AddEvent("too large, published without the trace context")
-		receipts, err = send(ctx, msgs)
+		receipts, err = send(ctx, p.with(nil, msgs))
 	}
 	if err != nil {
 		fail(span, err)
@@ -124,6 +124,12 @@ func (p *publisher) inject(ctx context.Context, msgs []publish.Message) []publis
 		return msgs
 	}
 	carrier[tracedAtKey] = strconv.FormatInt(time.Now().UnixMilli(), 10)
+	return p.with(carrier, msgs)
+}
+
+// with returns copies of msgs with the fields of carrier in place of those of
+// the context they came with.
+func (p *publisher) with(carrier propagation.MapCarrier, msgs []publish.Message) []publish.Message {
 	injected := make([]publish.Message, len(msgs))
 	for i, m := range msgs {
 		metadata := make(map[string]string, len(m.Metadata)+len(carrier))
@@ -131,6 +137,7 @@ func (p *publisher) inject(ctx context.Context, msgs []publish.Message) []publis
 		for _, field := range p.tracer.propagator.Fields() {
 			delete(metadata, field)
 		}
+		delete(metadata, tracedAtKey)
 		maps.Copy(metadata, carrier)
 		m.Metadata = metadata
 		injected[i] = m

@@ -202,6 +202,23 @@ func TestPublishThatIsTooLargeWithTheContext(t *testing.T) {
 	if err != nil || !again[0].Duplicate {
 		t.Errorf("stored elsewhere: got receipts %v, error %v", again, err)
 	}
+	old := map[string]string{"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "traced_at": "1000", "queue": "a"}
+	if _, err := pub.Publish(ctx, "docs", "land", publish.Message{ID: "old", PartitionKey: "old", Metadata: old}); err != nil {
+		t.Fatal(err)
+	}
+	sub, err := q.Subscribe(t.Context(), "land", backend.SubscriptionConfig{Group: "g"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		d := <-sub.Deliveries()
+		if m := d.Message(); m.ID == "old" && (m.Metadata["traceparent"] != "" || m.Metadata["traced_at"] != "" || m.Metadata["queue"] != "a") {
+			t.Errorf("without a context of its own the message carries another's: %v", m.Metadata)
+		}
+		if err := d.Ack(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
 	if _, err := pub.Publish(ctx, "docs", "land", publish.Message{ID: "2", PartitionKey: "k", Payload: make([]byte, 11)}); !errors.Is(err, backend.ErrTooLarge) ||
 		!strings.Contains(err.Error(), "payload") {
 		t.Errorf("too large anyway: got error %v", err)

@@ -23,6 +23,20 @@ func (q *Queue) Stats(list ...tenants.ID) Stats {
 	return q.tables.stats(list)
 }
 
+// MessagesByTopic counts the stored messages of every topic, all tenants
+// together. It is for tests, as Stats is.
+func (q *Queue) MessagesByTopic() map[string]int {
+	q.tables.mu.Lock()
+	defer q.tables.mu.Unlock()
+	counts := make(map[string]int)
+	for at, t := range q.tables.topics {
+		for _, p := range t.all() {
+			counts[at.topic] += p.messages.Len()
+		}
+	}
+	return counts
+}
+
 func (tb *tables) stats(list []tenants.ID) Stats {
 	tb.mu.Lock()
 	defer tb.mu.Unlock()

@@ -122,6 +122,7 @@ func (q *Queue) commitTogether(calls []*call, p *publication) error {
 		fmt.Errorf("no answer within the publish timeout of %v: %w", q.cfg.PublishTimeout, context.DeadlineExceeded))
 	defer cancel()
 
+	q.reserve.trim()
 	first, distinct := distinctRows(calls)
 	b := newBatch(calls[0].tenant, distinct)
 	if err := q.store(ctx, b, p); err != nil {

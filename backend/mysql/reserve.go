@@ -94,6 +94,19 @@ func (r *reserve) put(conn keptConn) bool {
 	return true
 }
 
+// trim gives back what the pool has become too small for.
+func (r *reserve) trim() {
+	for cap(r.missing)-len(r.missing) > r.limit() {
+		select {
+		case conn := <-r.kept:
+			_ = conn.Close()
+			r.missing <- struct{}{}
+		default:
+			return // lent
+		}
+	}
+}
+
 // fill puts aside what is missing, as far as the pool has it at once.
 func (r *reserve) fill(ctx context.Context) {
 	for range len(r.missing) {

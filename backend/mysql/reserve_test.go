@@ -230,3 +230,22 @@ func TestReserveWorksAfterTheServerRestarted(t *testing.T) {
 		t.Error("nothing is kept aside any more")
 	}
 }
+
+// A pool that is made smaller later must not be all reserve.
+func TestReserveShrinksWithThePool(t *testing.T) {
+	_, db := onDB(t)
+	db.SetMaxOpenConns(10)
+	q := newTestQueue(t, Params{DB: db})
+	if err := q.Verify(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := q.Publish(t.Context(), message(tenantA, topicA, "key", 1)); err != nil {
+		t.Fatal(err)
+	}
+	db.SetMaxOpenConns(2)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if _, err := q.Publish(ctx, message(tenantA, topicA, "key", 2)); err != nil {
+		t.Errorf("publish on a pool of 2: %v", err)
+	}
+}

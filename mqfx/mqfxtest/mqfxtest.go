@@ -81,9 +81,8 @@ func New(t testing.TB, opts ...fx.Option) *App {
 	app := fxtest.New(t,
 		fx.NopLogger,
 		mqfx.Module,
-		fx.Supply(&harness.Memory{Tenants: served, Logger: zaptest.NewLogger(t), Opened: a.tracker.opened}),
+		fx.Supply(&harness.Memory{Tenants: served, Logger: zaptest.NewLogger(t), Opened: a.tracker.opened, Wrap: a.tracker.wrap}),
 		fx.Options(opts...),
-		fx.Decorate(a.tracker.decorate),
 		fx.Populate(&a.publisher, &a.served),
 	)
 	app.RequireStart()

@@ -220,6 +220,58 @@ func TestDeadLettersTellWhatHandlersGaveUp(t *testing.T) {
 	})
 }
 
+// A handler that hangs spends its attempt like one that fails.
+func TestAttemptsThatHangCount(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hang := func(ctx context.Context, d consume.Delivery) error {
+			if d.ID == "hangs" || d.Attempt == 1 {
+				select {
+				case <-t.Context().Done():
+				case <-time.After(time.Hour): // whatever ctx says
+				}
+			}
+			return errors.New("no")
+		}
+		app := mqfxtest.New(t, mqfx.Handle(consume.Func(consume.Subscription{Topic: "land", Group: "g", HandlerTimeout: time.Second,
+			Ordering: backend.Relaxed, Retry: backend.RetryPolicy{MaxAttempts: 2}}, hang)))
+		app.Publish(mqfxtest.Tenant, "land", publish.Message{ID: "hangs", PartitionKey: "a"}, publish.Message{ID: "fails", PartitionKey: "b"})
+		app.WaitSettled(24 * time.Hour)
+		ids := make(map[string]int)
+		for _, d := range app.DeadLetters("land") {
+			ids[d.ID] = d.Attempts
+		}
+		if len(ids) != 2 || ids["hangs"] != 2 || ids["fails"] != 2 {
+			t.Errorf("dead letters after attempts %v", ids)
+		}
+		time.Sleep(2 * time.Hour) // until the handlers have returned
+	})
+}
+
+// Whoever redrives takes backend.Admin, and the application may wrap the queue.
+func TestRedriveByAdminOfAWrappedQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var j journal
+		var admin backend.Admin
+		app := mqfxtest.New(t, fx.Populate(&admin), fx.Decorate(func(q backend.Queue) backend.Queue { return q }),
+			mqfx.Handle(on("land", &j, func(_ context.Context, d consume.Delivery) error {
+				j.mu.Lock()
+				defer j.mu.Unlock()
+				if len(j.lines) == 1 {
+					return consume.Reject(errors.New("not yet"))
+				}
+				return nil
+			})))
+		app.Publish(mqfxtest.Tenant, "land", message("1"))
+		app.WaitSettled(time.Minute)
+		if err := admin.Redrive(t.Context(), mqfxtest.Tenant, "land_dlq", "key", "1"); err != nil {
+			t.Fatal(err)
+		}
+		app.WaitSettled(time.Minute)
+		j.expect(t, "land 1", "land 1")
+		app.WaitSettled(time.Minute)
+	})
+}
+
 func TestRedrivenMessageIsSettledAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var j journal

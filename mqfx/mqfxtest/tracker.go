@@ -2,6 +2,7 @@ package mqfxtest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -12,9 +13,7 @@ import (
 	"github.com/tenantmq/tenantmq/tenants"
 )
 
-// tracker stands between the module and its queue. It knows how many of the
-// stored messages rest: nobody subscribes to their topic, so no handler will
-// settle them. All others are still to be settled.
+// tracker stands between the module and its queue.
 type tracker struct {
 	mu         sync.Mutex
 	queue      *memory.Queue
@@ -25,9 +24,9 @@ type tracker struct {
 	settled    map[attempt]bool
 	postponed  map[attempt]time.Time // until when
 	messages   []backend.Message     // published, in order
+	out        int                   // deliveries whose end has not been noted
 	changed    chan struct{}         // closed and made anew at every event
 	given      []DeadLetter
-	buried     map[string]int // dead letters by the topic they went to
 }
 
 // identity of a stored message.
@@ -46,7 +45,7 @@ func newTracker() *tracker {
 	return &tracker{
 		subscribed: make(map[string][]string), published: make(map[identity]string),
 		failures: make(map[attempt]int), lastErr: make(map[attempt]error), settled: make(map[attempt]bool),
-		postponed: make(map[attempt]time.Time), buried: make(map[string]int), changed: make(chan struct{}),
+		postponed: make(map[attempt]time.Time), changed: make(chan struct{}),
 	}
 }
 
@@ -69,24 +68,18 @@ func (t *tracker) opened(q *memory.Queue) {
 	t.queue = q
 }
 
-// unsettled is read from the queue after the messages at rest have been counted:
-// a message that comes to rest meanwhile counts once too often, never too
-// rarely.
-func (t *tracker) unsettled() int {
+// unsettled counts the stored messages of topics that somebody subscribes to
+// (none of the others will be settled by a handler), or the deliveries that have
+// just been settled and are not noted here yet.
+func (t *tracker) unsettled() (n int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	resting := 0
-	for m := range t.published {
-		if len(t.subscribed[m.topic]) == 0 {
-			resting++
+	for topic, messages := range t.queue.MessagesByTopic() {
+		if len(t.subscribed[topic]) > 0 {
+			n += messages
 		}
 	}
-	for topic, n := range t.buried {
-		if len(t.subscribed[topic]) == 0 {
-			resting += n
-		}
-	}
-	return t.queue.Stats().Messages - resting
+	return max(n, t.out)
 }
 
 // pending describes messages that were published and not settled by all groups
@@ -142,7 +135,7 @@ type adminQueue interface {
 	backend.Admin
 }
 
-func (t *tracker) decorate(q backend.Queue) backend.Queue { return trackedQueue{q.(adminQueue), t} }
+func (t *tracker) wrap(q backend.Queue) backend.Queue { return trackedQueue{q.(adminQueue), t} }
 
 type trackedQueue struct {
 	adminQueue
@@ -163,22 +156,6 @@ func (q trackedQueue) Publish(ctx context.Context, msgs ...backend.Message) ([]b
 	}
 	q.t.event()
 	return receipts, err
-}
-
-func (q trackedQueue) Redrive(ctx context.Context, tenant tenants.ID, topic, partitionKey, id string) error {
-	q.t.bury(topic, -1) // first: from the moment it moves it is to be settled again
-	err := q.adminQueue.Redrive(ctx, tenant, topic, partitionKey, id)
-	if err != nil {
-		q.t.bury(topic, 1)
-	}
-	return err
-}
-
-func (t *tracker) bury(topic string, n int) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.buried[topic] += n
-	t.event()
 }
 
 func (q trackedQueue) Subscribe(ctx context.Context, topic string, cfg backend.SubscriptionConfig) (backend.Subscription, error) {
@@ -215,13 +192,15 @@ func (s *subscription) pass() {
 	in := s.Subscription.Deliveries()
 	for {
 		select {
-		case d, ok := <-in:
+		case inner, ok := <-in:
 			if !ok {
 				return
 			}
+			d := s.track(inner)
 			select {
-			case s.out <- delivery{d, s}:
+			case s.out <- d:
 			case <-s.quit:
+				d.end()
 				return
 			}
 		case <-s.quit:
@@ -242,28 +221,62 @@ func (s *subscription) Stop(ctx context.Context) error {
 // delivery tells the tracker what becomes of a message.
 type delivery struct {
 	backend.Delivery
-	s *subscription
+	s   *subscription
+	end func() // once: its end is noted
+}
+
+// track tells the tracker also when d ends without an answer: in a test nobody
+// takes leases over, so its visibility has ended, and with that the attempt.
+func (s *subscription) track(inner backend.Delivery) delivery {
+	d := delivery{Delivery: inner, s: s}
+	s.t.mu.Lock()
+	defer s.t.mu.Unlock()
+	s.t.out++
+	d.end = sync.OnceFunc(func() {
+		s.t.mu.Lock()
+		defer s.t.mu.Unlock()
+		s.t.out--
+		s.t.event()
+	})
+	context.AfterFunc(d.Context(), func() {
+		switch cause := context.Cause(d.Context()); {
+		case errors.Is(cause, backend.ErrLeaseLost):
+			d.failed(errNoAnswer, false)
+			d.end()
+		case errors.Is(cause, backend.ErrClosed):
+			d.end()
+		}
+	})
+	return d
+}
+
+var errNoAnswer = errors.New("the visibility ended without an answer")
+
+// answered notes what has become of d once its answer is written.
+func (d delivery) answered(err error, note func(t *tracker, a attempt)) error {
+	defer d.end()
+	if err == nil {
+		d.s.t.mu.Lock()
+		defer d.s.t.mu.Unlock()
+		note(d.s.t, d.attempt())
+	}
+	return err
 }
 
 func (d delivery) Ack(ctx context.Context) error {
-	err := d.Delivery.Ack(ctx)
-	if err == nil {
-		d.s.t.mu.Lock()
-		defer d.s.t.mu.Unlock()
-		d.s.t.settled[d.attempt()] = true
-		d.s.t.event()
-	}
-	return err
+	return d.answered(d.Delivery.Ack(ctx), func(t *tracker, a attempt) { t.settled[a] = true })
 }
 
 func (d delivery) Postpone(ctx context.Context, wait time.Duration) error {
-	err := d.Delivery.Postpone(ctx, wait)
-	if err == nil {
-		d.s.t.mu.Lock()
-		defer d.s.t.mu.Unlock()
-		d.s.t.postponed[d.attempt()] = time.Now().Add(wait)
-	}
-	return err
+	return d.answered(d.Delivery.Postpone(ctx, wait), func(t *tracker, a attempt) { t.postponed[a] = time.Now().Add(wait) })
+}
+
+func (d delivery) Nack(ctx context.Context, cause error) error {
+	return d.answered(d.Delivery.Nack(ctx, cause), func(t *tracker, _ attempt) { t.note(d, cause, false) })
+}
+
+func (d delivery) Reject(ctx context.Context, cause error) error {
+	return d.answered(d.Delivery.Reject(ctx, cause), func(t *tracker, _ attempt) { t.note(d, cause, true) })
 }
 
 func (d delivery) attempt() attempt {
@@ -271,35 +284,23 @@ func (d delivery) attempt() attempt {
 	return attempt{identity{m.Tenant, m.Topic, m.PartitionKey, m.Offset}, d.s.cfg.Group}
 }
 
-func (d delivery) Nack(ctx context.Context, cause error) error {
-	return d.fail(d.Delivery.Nack(ctx, cause), cause, false)
+func (d delivery) failed(cause error, last bool) {
+	d.s.t.mu.Lock()
+	defer d.s.t.mu.Unlock()
+	d.s.t.note(d, cause, last)
 }
 
-func (d delivery) Reject(ctx context.Context, cause error) error {
-	return d.fail(d.Delivery.Reject(ctx, cause), cause, true)
-}
-
-// fail notes a failed attempt once it is written, and the dead letter if it was
-// the last. In a test nothing else spends attempts: no process crashes, and
-// running handlers keep their visibility.
-func (d delivery) fail(err, cause error, last bool) error {
-	if err != nil {
-		return err
-	}
-	m, t := d.Message(), d.s.t
+// note takes in a failed attempt, and the dead letter if it was the last. It is
+// called with mu held.
+func (t *tracker) note(d delivery, cause error, last bool) {
 	a := d.attempt()
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.failures[a]++
+	t.failures[a] = d.Attempt()
 	t.lastErr[a] = cause
-	t.event()
 	if !last && t.failures[a] < d.s.cfg.Retry.MaxAttempts {
-		return nil
+		return
 	}
 	t.settled[a] = true
 	if !d.s.cfg.DeadLetter.Disabled {
-		t.given = append(t.given, DeadLetter{Message: m, Group: a.group, Attempts: t.failures[a], Err: cause})
-		t.buried[d.s.cfg.DeadLetterTopic(m.Topic)]++
+		t.given = append(t.given, DeadLetter{Message: d.Message(), Group: a.group, Attempts: t.failures[a], Err: cause})
 	}
-	return nil
 }

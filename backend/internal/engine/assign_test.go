@@ -2,7 +2,9 @@ package engine
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"slices"
+	"strconv"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -68,8 +70,9 @@ func TestOnePartitionTenantsSpreadOverAllMembers(t *testing.T) {
 	}
 }
 
-// A join has to move keys/members of them, a leave the leaver's. The bound
-// leaves as much again for keeping everybody within one.
+// A join has to move keys/members of them, a leave the leaver's. Keeping
+// everybody within one moves some more: a few in the worst case, where a key that
+// has to give way to another takes the place of a third.
 func TestJoinAndLeaveMoveLittle(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		keys := drawNames(t, "keys", 1, 300)
@@ -84,10 +87,41 @@ func TestJoinAndLeaveMoveLittle(t *testing.T) {
 			}
 		}
 		least := len(keys)/len(members) + 1
-		if moved > 3*least+2 {
+		if moved > 3*least+8 {
 			t.Fatalf("%d of %d keys move when one of %d members comes or goes, at least %d have to", moved, len(keys), len(members), least)
 		}
 	})
+}
+
+// On average it is little more than has to be.
+func TestJoinAndLeaveMoveLittleOnAverage(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	names := func(n int) []string {
+		list := make([]string, n)
+		for i := range list {
+			list[i] = strconv.FormatUint(random.Uint64(), 36)
+		}
+		slices.Sort(list)
+		return list
+	}
+	moved, least := 0, 0
+	for range 2000 {
+		keys, members := names(1+random.IntN(100)), names(2+random.IntN(11))
+		gone := random.IntN(len(members))
+		fewer := slices.Delete(slices.Clone(members), gone, gone+1)
+		with, without := assign("tenant", keys, members), assign("tenant", keys, fewer)
+		for i := range keys {
+			if with[i] == gone {
+				least++
+			}
+			if members[with[i]] != fewer[without[i]] {
+				moved++
+			}
+		}
+	}
+	if moved > least*3/2 {
+		t.Errorf("%d keys move where %d have to", moved, least)
+	}
 }
 
 func TestAssignmentIsTheSameForEverybody(t *testing.T) {

@@ -26,12 +26,13 @@ func (s *Subscription) Health() backend.SubscriptionHealth {
 	return h
 }
 
-// Health lists the health of those subscriptions that have not stopped.
+// Health lists the health of those subscriptions that do not stop: the loops of
+// one that does have ended, and its handlers may take their time.
 func Health(subs []*Subscription) []backend.SubscriptionHealth {
 	var list []backend.SubscriptionHealth
 	for _, s := range subs {
 		select {
-		case <-s.stopped:
+		case <-s.stopping:
 		default:
 			list = append(list, s.Health())
 		}

@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -179,11 +180,20 @@ func TestHandoverDoesNotWaitForALateMessage(t *testing.T) {
 }
 
 func TestStopReportsLeasesItCannotRelease(t *testing.T) {
+	const given = 10 * time.Second
 	for name, tc := range map[string]struct {
 		onRelease func(context.Context, tenants.ID, []engine.Release) error
+		given     time.Duration // 0: ten seconds
 		want      string
 		within    time.Duration
 	}{
+		"no answer, and little time": {
+			onRelease: func(ctx context.Context, _ tenants.ID, _ []engine.Release) error {
+				<-ctx.Done()
+				return ctx.Err()
+			},
+			given: 4 * time.Second, want: "1 leases could not be released", within: 5 * time.Second, // and a quarter
+		},
 		"an error": {
 			onRelease: func(context.Context, tenants.ID, []engine.Release) error { return errAway },
 			want:      "1 leases could not be released", within: time.Second,
@@ -211,7 +221,7 @@ func TestStopReportsLeasesItCannotRelease(t *testing.T) {
 				if err := (<-sub.Deliveries()).Nack(t.Context(), errors.New("not now")); err != nil {
 					t.Fatal(err)
 				}
-				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+				ctx, cancel := context.WithTimeout(t.Context(), cmp.Or(tc.given, given))
 				defer cancel()
 				start := time.Now()
 				err := sub.Stop(ctx)

@@ -12,15 +12,27 @@ import (
 	"github.com/tenantmq/tenantmq/backend"
 )
 
-// releaseTimeout bounds what Stop does after its context has ended.
-const releaseTimeout = 2 * time.Second
+// Bounds of what Stop does after its context has ended.
+const (
+	releaseTimeout    = 2 * time.Second
+	minReleaseTimeout = 500 * time.Millisecond
+)
 
-// lasting returns a context that outlives ctx by releaseTimeout.
-func lasting(ctx context.Context) (context.Context, context.CancelFunc) {
+// releaseTime is a quarter of the time that ctx gives, within the bounds.
+func releaseTime(ctx context.Context) time.Duration {
+	deadline, ok := ctx.Deadline()
+	if left := time.Until(deadline); ok && left > 0 {
+		return min(max(left/4, minReleaseTimeout), releaseTimeout)
+	}
+	return releaseTimeout
+}
+
+// lasting returns a context that outlives ctx by so much.
+func lasting(ctx context.Context, by time.Duration) (context.Context, context.CancelFunc) {
 	longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	end := context.AfterFunc(ctx, func() {
 		select {
-		case <-time.After(releaseTimeout):
+		case <-time.After(by):
 		case <-longer.Done():
 		}
 		cancel()
@@ -48,6 +60,7 @@ func (s *Subscription) Stop(ctx context.Context) error {
 
 func (s *Subscription) stop(ctx context.Context) {
 	defer close(s.stopped)
+	by := releaseTime(ctx)
 	s.o.Hub.remove(s.o.Topic, s)
 	close(s.stopping)
 	s.mu.Lock()
@@ -64,7 +77,7 @@ func (s *Subscription) stop(ctx context.Context) {
 	s.mu.Unlock()
 	left := make(chan struct{})
 	go func() { s.workers.Wait(); close(left) }()
-	end, cancel := lasting(ctx)
+	end, cancel := lasting(ctx, by)
 	defer cancel()
 	select { // a store call under way is given its time before it is cut off
 	case <-left:

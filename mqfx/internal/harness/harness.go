@@ -6,6 +6,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/tenantmq/tenantmq/backend"
 	"github.com/tenantmq/tenantmq/backend/memory"
 	"github.com/tenantmq/tenantmq/tenants"
 )
@@ -19,6 +20,8 @@ type Memory struct {
 	Logger  *zap.Logger
 	// Opened is told the queue when the application starts.
 	Opened func(*memory.Queue)
+	// Wrap is put around the queue, below what the application decorates.
+	Wrap func(backend.Queue) backend.Queue
 }
 
 // PollInterval takes the place of the default one: what a process publishes
