@@ -45,8 +45,8 @@ func resembles(section any, t reflect.Type) bool {
 	if !ok {
 		return false
 	}
-	for i := range t.NumField() {
-		if _, ok := keys[t.Field(i).Tag.Get("yaml")]; ok {
+	for field := range t.Fields() {
+		if _, ok := keys[field.Tag.Get("yaml")]; ok {
 			return true
 		}
 	}

@@ -232,8 +232,10 @@ func TestAttemptsThatHangCount(t *testing.T) {
 			}
 			return errors.New("no")
 		}
-		app := mqfxtest.New(t, mqfx.Handle(consume.Func(consume.Subscription{Topic: "land", Group: "g", HandlerTimeout: time.Second,
-			Ordering: backend.Relaxed, Retry: backend.RetryPolicy{MaxAttempts: 2}}, hang)))
+		app := mqfxtest.New(t, mqfx.Handle(consume.Func(consume.Subscription{
+			Topic: "land", Group: "g", HandlerTimeout: time.Second,
+			Ordering: backend.Relaxed, Retry: backend.RetryPolicy{MaxAttempts: 2},
+		}, hang)))
 		app.Publish(mqfxtest.Tenant, "land", publish.Message{ID: "hangs", PartitionKey: "a"}, publish.Message{ID: "fails", PartitionKey: "b"})
 		app.WaitSettled(24 * time.Hour)
 		ids := make(map[string]int)
