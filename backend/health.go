@@ -33,8 +33,8 @@ type SubscriptionHealth struct {
 	Topic, Group string
 
 	// PollInterval is the time between two looks for work while there is none,
-	// which no other pause between two looks exceeds by more than 250 ms. It is
-	// that of [SubscriptionConfig], or longer with more than 1,000 tenants.
+	// which no other pause between two looks exceeds by more than 1 s. It is that
+	// of [SubscriptionConfig], or longer with more than 1,000 tenants.
 	PollInterval time.Duration
 	// TickedAt is when the subscription last began to look for work, whether that
 	// went well or not. If it stands still for much longer than PollInterval, the

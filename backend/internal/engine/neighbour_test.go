@@ -103,6 +103,25 @@ func TestPrefetchIsBoundedInBytes(t *testing.T) {
 	}
 }
 
+// A listing that is slow to read keeps the server busy; the pace follows.
+func TestSlowListingsTakeAFifthOfTheTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const slow = 100 * time.Millisecond
+		s := &script{onDiscover: func() error { time.Sleep(slow); return nil }}
+		sub, _ := s.start(t, backend.SubscriptionConfig{}, "a")
+		time.Sleep(time.Minute)
+		s.mu.Lock()
+		spent := time.Duration(s.discovers) * slow
+		s.mu.Unlock()
+		if spent > time.Minute/5+slow || spent < time.Minute/6 {
+			t.Errorf("%v of a minute spent on listings", spent)
+		}
+		if err := sub.Stop(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // Messages that only wait for another group are in every listing. They must not
 // keep a new one, on the last page, from being found.
 func TestNewMessageIsFoundBehindManyDrainedPartitions(t *testing.T) {

@@ -20,6 +20,12 @@ const (
 	// statementEvery bounds the pace of an idle subscription with many
 	// tenants.
 	statementEvery = 50 * time.Millisecond
+	// slowListing is how long a listing may take before the pace follows it: a
+	// server whose statistics take partitions for short ones reads every message
+	// to list them, and must not be kept at that. Then listings take a fifth of
+	// the time, up to maxSlowPoll apart.
+	slowListing = 25 * time.Millisecond
+	maxSlowPoll = time.Second
 )
 
 // poll lists partitions with messages: often while it finds new ones, then
@@ -49,6 +55,9 @@ func (s *Subscription) poll() {
 			wait = busy
 		default:
 			wait = min(max(wait, busy)*2, idle)
+		}
+		if took > slowListing {
+			wait = max(wait, min(4*took, maxSlowPoll))
 		}
 		timer.Reset(wait)
 	}
