@@ -101,7 +101,7 @@ func (s *Subscription) release() {
 	s.mu.Lock()
 	byTenant := make(map[*tenant][]Release)
 	for _, p := range s.releases {
-		byTenant[p.t] = append(byTenant[p.t], Release{Lease: p.lease(), Forget: p.idle()})
+		byTenant[p.t] = append(byTenant[p.t], p.release())
 	}
 	s.releases = nil
 	s.mu.Unlock()

@@ -254,3 +254,22 @@ func TestStopCollectsWhatBothGroupsHavePassed(t *testing.T) {
 		}
 	})
 }
+
+// What a lease row has to tell is who was suspect. A partition may be drained by
+// the time its lease is given back, and nobody would remove the row.
+func TestReleasedLeaseStaysOnlyForSuspects(t *testing.T) {
+	for suspect, forget := range map[uint64]bool{0: true, 2: false} {
+		synctest.Test(t, func(t *testing.T) {
+			s := &script{suspect: suspect}
+			s.put("a", "key", 3, 1)
+			sub, _ := s.start(t, backend.SubscriptionConfig{MaxInFlight: 1}, "a")
+			synctest.Wait() // all are read, none is received
+			if err := sub.Stop(t.Context()); err != nil {
+				t.Error(err)
+			}
+			if len(s.released) != 1 || s.released[0].Forget != forget {
+				t.Errorf("with suspects up to %d released %+v", suspect, s.released)
+			}
+		})
+	}
+}

@@ -108,6 +108,12 @@ type partition struct {
 
 func (p *partition) lease() Lease { return Lease{Key: p.key, Epoch: p.epoch} }
 
+// release gives the lease back. Its row stays only for what it says of suspects:
+// a partition that was drained meanwhile would have nobody to remove it.
+func (p *partition) release() Release {
+	return Release{Lease: p.lease(), Forget: p.suspect == 0 || p.idle()}
+}
+
 func (p *partition) find(offset uint64) (int, bool) {
 	return slices.BinarySearchFunc(p.entries, offset, func(e *entry, o uint64) int { return cmp.Compare(e.offset, o) })
 }

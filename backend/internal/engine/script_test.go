@@ -26,8 +26,9 @@ type script struct {
 	keys      map[tenants.ID][]string   // sorted, once used
 	states    map[string][]engine.State // a group's, by partition key, when it acquires
 	members   []string
-	keep      bool // another group waits for all messages
-	fetched   int  // bytes
+	keep      bool   // another group waits for all messages
+	suspect   uint64 // an owner vanished that may have handed over up to here
+	fetched   int    // bytes
 	released  []engine.Release
 	collected []engine.Passed
 
@@ -131,7 +132,7 @@ func (s *script) Acquire(_ context.Context, tenant tenants.ID, candidates []engi
 	defer s.mu.Unlock()
 	var got engine.Acquired
 	for _, c := range candidates {
-		got.Grants = append(got.Grants, engine.Grant{Lease: engine.Lease{Key: c.Key, Epoch: 1}, States: slices.Clone(s.states[c.Key])})
+		got.Grants = append(got.Grants, engine.Grant{Lease: engine.Lease{Key: c.Key, Epoch: 1}, Suspect: s.suspect, States: slices.Clone(s.states[c.Key])})
 	}
 	return got, nil
 }

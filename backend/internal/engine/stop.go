@@ -190,7 +190,7 @@ func (s *Subscription) handBack(t *tenant) (back []Release) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, p := range t.parts {
-		back = append(back, Release{Lease: p.lease(), Forget: p.idle()})
+		back = append(back, p.release())
 		p.dropped = true
 		for _, e := range p.entries { // an outcome that could not be written
 			if e.d != nil && e.status == writing {

@@ -146,7 +146,8 @@ type State struct {
 	Error      string
 }
 
-// Release gives a lease back. Forget leaves no row: nothing is pending there.
+// Release gives a lease back. Forget leaves no row: nothing is pending there, or
+// nothing of it is suspect.
 type Release struct {
 	Lease
 	Forget bool
