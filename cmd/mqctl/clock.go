@@ -30,22 +30,33 @@ func age(d time.Duration) string {
 	return two(day, "d", time.Hour, "h")
 }
 
-// moment shows a point in time in the local zone and from now, with its date
+// zone is the local one as its distance from UTC now, "+01:00". Moments of a
+// table are in it, and its header tells it.
+func (a *app) zone() string { return a.now().Format("-07:00") }
+
+// moment shows a point in time in the zone of now and from now, with its date
 // unless that is today's. The ages are this machine's; mqctl doctor tells how far
 // its clock is from the server's.
-func (a *app) moment(t time.Time) string {
+func (a *app) moment(t time.Time) string { return a.show(t, "") }
+
+// zonedMoment is a moment where no header tells the zone.
+func (a *app) zonedMoment(t time.Time) string { return a.show(t, " -07:00") }
+
+func (a *app) show(t time.Time, zone string) string {
 	if t.IsZero() || t.UnixMilli() == 0 {
 		return "-"
 	}
 	now := a.now()
+	_, offset := now.Zone()
+	local := t.In(time.FixedZone("", offset)) // that of t may be another, with daylight saving
 	layout := time.DateTime
-	if local := t.Local(); local.YearDay() == now.YearDay() && local.Year() == now.Year() {
+	if local.YearDay() == now.YearDay() && local.Year() == now.Year() {
 		layout = time.TimeOnly
 	}
 	if d := now.Sub(t); d >= 0 {
-		return t.Local().Format(layout) + ", " + age(d) + " ago"
+		return local.Format(layout+zone) + ", " + age(d) + " ago"
 	}
-	return t.Local().Format(layout) + ", in " + age(t.Sub(now))
+	return local.Format(layout+zone) + ", in " + age(t.Sub(now))
 }
 
 // oldest shows the age of the oldest message, if there is any.

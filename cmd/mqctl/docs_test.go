@@ -71,7 +71,7 @@ func TestPageTellsTheKeys(t *testing.T) {
 		"a group of `message show`": stateDoc{}, "a `failure`": failure{}, "`message delete`, `message redrive`": identityDoc{},
 		"`message publish`": publishDoc{}, "a duplicate": duplicateDoc{}, "`deadletter redrive`": redrivenDoc{},
 		"`pause`, `resume`": pausedDoc{}, "`group drop`": droppedDoc{}, "`lease release`": releasedDoc{}, "`purge`": purgedDoc{},
-		"`migrate up`": migratedDoc{}, "`migrate status`": schemaDoc{}, "`migrate sql`": sqlDoc{}, "`validate`": validDoc{},
+		"`migrate up`": migratedDoc{}, "`migrate status`": schemaDoc{}, "`version`": versionDoc{}, "a state of `message list`": deliveryDoc{}, "`migrate sql`": sqlDoc{}, "`validate`": validDoc{},
 	} {
 		if keys := keysOf(reflect.TypeOf(doc)); !slices.Equal(keys, rows[name]) {
 			t.Errorf("%s: the page has %q, the document %q", name, rows[name], keys)

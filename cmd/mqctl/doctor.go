@@ -39,6 +39,11 @@ func (a *app) doctor() *cobra.Command {
 			if err := a.emit(rows, func() error { return a.diagnose(findings) }); err != nil {
 				return err
 			}
+			if !who.all && findings[0].Severity == operator.OK { // the database is there
+				if err := a.noteAbsent(ctx, s, &who.target); err != nil {
+					return err
+				}
+			}
 			if bad > 0 {
 				return fmt.Errorf("findings that are bad: %d", bad)
 			}
@@ -58,7 +63,7 @@ func (a *app) diagnose(findings []operator.Finding) error {
 			rows = append(rows, table.Row{"", "", "→ " + printable(f.Remedy)})
 		}
 	}
-	return renderTable(a.out, table.Row{"", "check", "found"}, rows)
+	return renderTable(a.out, 0, table.Row{"", "check", "found"}, rows)
 }
 
 // paint colours for a terminal only. The library heeds NO_COLOR.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/tenantmq/tenantmq/backend"
 	"github.com/tenantmq/tenantmq/backend/mysql"
+	"github.com/tenantmq/tenantmq/internal/operator"
 )
 
 // Exit codes. rootLong and docs/mqctl.md tell them.
@@ -22,7 +24,7 @@ const (
 )
 
 // errRefused is what a person who does not say yes gets.
-var errRefused = errors.New("the answer was not yes; nothing was changed")
+var errRefused = errors.New("nothing was changed")
 
 // usageError is a mistake found before anything was touched.
 type usageError struct{ error }
@@ -39,6 +41,20 @@ type partialError struct{ error }
 
 func (e partialError) Unwrap() error { return e.error }
 
+// interrupted is the error of a command that Ctrl-C or SIGTERM has ended. How far
+// it got is in what the packages below say; that the context was cancelled, they
+// say at its end.
+func interrupted(err error) error {
+	text := err.Error()
+	for _, cause := range []string{context.Canceled.Error(), "interrupt signal received", "terminated signal received"} {
+		if text = strings.TrimSuffix(text, cause); text == "" {
+			return partialError{errors.New("interrupted; what was done stays done")}
+		}
+		text = strings.TrimSuffix(text, ": ")
+	}
+	return partialError{fmt.Errorf("interrupted; what was done stays done: %s", text)}
+}
+
 func exitCode(err error) int {
 	_, isUsage := errors.AsType[usageError](err)
 	_, isPartial := errors.AsType[partialError](err)
@@ -49,7 +65,7 @@ func exitCode(err error) int {
 		return exitFailed
 	case errors.Is(err, errRefused):
 		return exitRefused
-	case errors.Is(err, backend.ErrNotFound):
+	case errors.Is(err, backend.ErrNotFound), errors.Is(err, operator.ErrGroupUnknown):
 		return exitNotFound
 	// What the packages below refuse they refuse before any statement.
 	case isUsage, errors.Is(err, backend.ErrInvalid):
@@ -77,7 +93,12 @@ func (a *app) report(err error) int {
 func remedy(err error) string {
 	const errNoSuchTable = 1146
 	me, ok := errors.AsType[*driver.MySQLError](err)
+	_, isLost := errors.AsType[lostTable](err)
 	switch {
+	case isLost:
+		return "; what mqctl migrate sql prints makes it again, empty"
+	case errors.Is(err, operator.ErrGroupUnknown):
+		return " with --force"
 	case errors.Is(err, mysql.ErrSchemaMissing), errors.Is(err, mysql.ErrSchemaOlder), ok && me.Number == errNoSuchTable:
 		return "; is it the right database? mqctl migrate up brings its tables to this version"
 	case errors.Is(err, mysql.ErrSchemaNewer):
@@ -86,11 +107,14 @@ func remedy(err error) string {
 	return ""
 }
 
-// note tells a person something beside the result.
+// note tells something beside the result, on standard error.
 func (a *app) note(format string, args ...any) {
-	if !a.json {
-		fmt.Fprintln(a.err, "mqctl:", printable(fmt.Sprintf(format, args...)))
+	text := fmt.Sprintf(format, args...)
+	if a.json {
+		_ = writeJSON(a.err, map[string]string{"note": text}) // nobody is left to be told
+		return
 	}
+	fmt.Fprintln(a.err, "mqctl:", printable(text))
 }
 
 func commandNames(c *cobra.Command) string {

@@ -118,10 +118,11 @@ func (a *app) groupDrop() *cobra.Command {
 	var yes confirmation
 	c := &cobra.Command{
 		Use: "drop", Short: "Forget a group that is gone for good",
-		Long: "Forget a group that is gone for good: messages no longer wait for it, and those that all other groups\n" +
-			"have settled are deleted. Stop its subscribers first: one that still runs registers the group again.",
+		Long: "Forget a group that is gone for good: messages no longer wait for it. Those that all other groups have\n" +
+			"settled are removed by the next clean-up of a subscriber of the topic, or by mqctl purge. Stop the group's\n" +
+			"subscribers first: one that still runs registers the group again.",
 		Example: "  mqctl group drop --tenant acme --topic orders --group billing",
-		RunE: a.lasting(func() error { return yes.check(a) }, func(ctx context.Context, s *session) error {
+		RunE: a.lasting(nil, func(ctx context.Context, s *session) error {
 			var plan string
 			err := a.within(ctx, func(ctx context.Context) (err error) {
 				plan, err = planDrop(ctx, s, &t)
@@ -157,10 +158,21 @@ func planDrop(ctx context.Context, s *session, t *target) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	lag := count{groups[i].Lag.Messages, groups[i].Lag.AtLeast}
-	plan := fmt.Sprintf("This drops %v: %v messages are no longer kept for it; %v delivery states and %v leases go.", t, lag, e.States, e.Leases)
-	if n := groups[i].Subscribers; n > 0 {
-		plan += fmt.Sprintf("\nIt has %d live subscribers, which register it again: stop them first.", n)
+	lag := operator.Count{N: groups[i].Lag.Messages, AtLeast: groups[i].Lag.AtLeast}
+	plan := fmt.Sprintf("This drops %v. No longer kept for it: %s. Removed: %s, %s.",
+		t, number(lag, "message"), number(e.States, "delivery state"), number(e.Leases, "lease"))
+	if len(groups) == 1 {
+		plan += "\nThe topic has no other group: its messages stay until one subscribes and cleans up, or until mqctl purge."
+	} else {
+		plan += "\nMessages that no other group waits for are removed by the next clean-up of another group's subscriber, or by mqctl purge."
+	}
+	switch n := groups[i].Subscribers; {
+	case n > 0:
+		plan += fmt.Sprintf("\nWARNING: it has %s alive, which register it again: stop them first.", plural(n, "subscriber"))
+	case e.Held.N > 0:
+		plan += fmt.Sprintf("\nWARNING: %s held: somebody works for it, who registers it again. Stop him first.", number(e.Held, "lease"))
+	case e.Stale.N > 0:
+		plan += fmt.Sprintf("\nWARNING: owners of %s have vanished, and may come back and register it again.", number(e.Stale, "lease"))
 	}
 	return plan, nil
 }

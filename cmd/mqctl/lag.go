@@ -96,7 +96,7 @@ func (a *app) repeat(ctx context.Context, interval time.Duration, show func(cont
 	defer ticker.Stop()
 	for first := true; ; first = false {
 		if !a.json {
-			fmt.Fprintln(a.out, a.now().Format(time.TimeOnly))
+			fmt.Fprintln(a.out, a.now().Format(time.TimeOnly+" -07:00"))
 		}
 		switch err := a.within(ctx, show); {
 		case errors.Is(ctx.Err(), context.Canceled):

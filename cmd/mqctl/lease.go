@@ -27,6 +27,7 @@ type leaseRow struct {
 	Claimed      uint64    `json:"claimed"`
 	Suspect      uint64    `json:"suspect"`
 	Pending      bool      `json:"pending"`
+	Paused       bool      `json:"paused"`
 	placed
 }
 
@@ -34,10 +35,11 @@ func (a *app) leases() *cobra.Command {
 	var p page
 	l := &listing[leaseRow]{
 		page:   &p,
-		header: table.Row{"tenant", "topic", "group", "key", "state", "expires", "work", "since", "owner"},
+		header: table.Row{"tenant", "topic", "group", "key", "state", "expires", "work", "paused", "since", "owner"},
 		cells: func(r leaseRow) table.Row {
 			return table.Row{
 				quote(r.Tenant), quote(r.Topic), quote(r.Group), quote(r.PartitionKey), r.State, expiry(r), mark(r.Pending, "waits"),
+				mark(r.Paused, "paused"),
 				a.moment(r.Since), name(r.Owner),
 			}
 		},
@@ -47,7 +49,7 @@ func (a *app) leases() *cobra.Command {
 			for i, o := range list {
 				rows[i] = leaseRow{
 					string(o.Tenant), o.Topic, o.Group, o.PartitionKey, o.Owner, o.State.String(), o.Epoch, o.Since.UTC(),
-					o.ExpiresIn.Milliseconds(), o.Claimed, o.Suspect, o.Pending,
+					o.ExpiresIn.Milliseconds(), o.Claimed, o.Suspect, o.Pending, o.Paused,
 					placed{cursor(o.Cursor())},
 				}
 			}
@@ -101,7 +103,7 @@ func (a *app) leaseRelease() *cobra.Command {
 		if stale == (t.key != "") {
 			return errors.New("give either --key KEY for one partition, or --stale for all whose lease has expired")
 		}
-		return yes.check(a)
+		return nil
 	}
 	c := &cobra.Command{
 		Use: "release", Short: "Take partitions from their owners",
@@ -117,13 +119,18 @@ func (a *app) leaseRelease() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := yes.ask(ctx, a, plan); err != nil {
+			n := 1
+			if plan == "" {
+				a.note("no lease of %v has expired", &t)
+				n = 0
+			} else if err := yes.ask(ctx, a, plan); err != nil {
 				return err
 			}
-			n := 1
-			if stale {
+			switch {
+			case n == 0:
+			case stale:
 				n, err = s.ReleaseStale(ctx, t.tenantID(), t.topic, t.group)
-			} else {
+			default:
 				err = a.within(ctx, func(ctx context.Context) error {
 					_, err := s.ReleaseLease(ctx, t.tenantID(), t.topic, t.group, t.key)
 					return err
@@ -143,17 +150,25 @@ func (a *app) leaseRelease() *cobra.Command {
 	return c
 }
 
+// planRelease is "" where there is nothing to be done.
 func planRelease(ctx context.Context, s *session, t *target) (string, error) {
 	e, err := s.Estimate(ctx, t.tenantID(), t.topic, operator.Scope{PartitionKey: t.key, Group: t.group})
+	if err == nil && e.Leases.N == 0 {
+		err = s.notFound(ctx, t)
+	}
 	switch {
 	case err != nil:
 		return "", err
+	case t.key == "" && e.Stale.N == 0:
+		return "", nil
 	case t.key == "":
 		return fmt.Sprintf("This releases the expired leases of %v: %v of %v.", t, e.Stale, e.Leases), nil
 	case e.Leases.N == 0:
 		return "", fmt.Errorf("%v: nobody has a lease, see mqctl leases: %w", t, backend.ErrNotFound)
-	case e.Held.N == 0:
-		return fmt.Sprintf("This releases the lease of %v, which nobody holds.", t), nil
+	case e.Held.N > 0:
+		return fmt.Sprintf("This takes %v from an owner that is at work: what it is doing there is done again by another.", t), nil
+	case e.Stale.N > 0:
+		return fmt.Sprintf("This releases the expired lease of %v, whose owner has vanished.", t), nil
 	}
-	return fmt.Sprintf("This takes %v from an owner that is at work: what it is doing there is done again by another.", t), nil
+	return "", fmt.Errorf("%v: the lease was given back and is free, nothing to release: %w", t, backend.ErrNotFound)
 }

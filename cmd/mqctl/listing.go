@@ -22,6 +22,9 @@ type listing[R any] struct {
 	fetch  func(context.Context, *session, tenants.ID) ([]R, error)
 	cells  func(R) table.Row
 	page   *page // nil: all rows are listed
+	// empty may tell why nothing is listed for the one tenant, and whether it did.
+	// Nil: it cannot.
+	empty func(context.Context, *session) (bool, error)
 }
 
 // flags adds those of the scope and the page.
@@ -50,11 +53,19 @@ func (l *listing[R]) show(ctx context.Context, a *app, s *session) error {
 	if err != nil {
 		return err
 	}
+	more := make([]bool, len(lists))
+	if l.page != nil {
+		for i, rows := range lists {
+			if more[i] = len(rows) > l.page.limit; more[i] {
+				lists[i] = rows[:l.page.limit]
+			}
+		}
+	}
 	rows := slices.Concat(lists...)
 	if rows == nil {
 		rows = []R{} // in JSON
 	}
-	return a.emit(rows, func() error {
+	err = a.emit(rows, func() error {
 		if len(rows) == 0 {
 			a.note("nothing to list")
 			return nil
@@ -63,44 +74,73 @@ func (l *listing[R]) show(ctx context.Context, a *app, s *session) error {
 		for i, r := range rows {
 			cells[i] = l.cells(r)
 		}
-		if err := renderTable(a.out, l.header, cells); err != nil {
-			return err
-		}
-		l.noteMore(a, lists)
-		return nil
+		return renderTable(a.out, a.width(), a.zoned(l.header), cells)
 	})
+	if err == nil && len(rows) == 0 && !l.all {
+		err = l.explain(ctx, a, s)
+	}
+	l.noteMore(a, lists, more)
+	return err
 }
 
-// noteMore tells how to go on where a tenant's rows have reached the limit.
-func (l *listing[R]) noteMore(a *app, lists [][]R) {
+// explain tells why a tenant's listing is empty where that is not what was asked
+// for.
+func (l *listing[R]) explain(ctx context.Context, a *app, s *session) error {
+	if l.empty != nil {
+		if done, err := l.empty(ctx, s); done || err != nil {
+			return err
+		}
+	}
+	return a.noteAbsent(ctx, s, &l.target)
+}
+
+// noteMore tells how to go on where a tenant has more rows than are shown.
+func (l *listing[R]) noteMore(a *app, lists [][]R, more []bool) {
 	for i, rows := range lists {
-		if l.page == nil || len(rows) < l.page.Limit {
+		if !more[i] {
 			continue
 		}
 		if last, ok := any(rows[len(rows)-1]).(interface{ cursor() string }); ok {
-			a.note("%d rows of tenant %s are shown, and there may be more: --tenant %s --after %s",
-				len(rows), quote(string(l.ids[i])), quote(string(l.ids[i])), last.cursor())
+			tenant := string(l.ids[i])
+			a.note("%s of tenant %s shown, and there are more:\n  %s", plural(len(rows), "row"), quote(tenant),
+				again(a.command, map[string]string{"tenant": tenant, "all-tenants": "", "after": last.cursor()}))
 		}
 	}
 }
 
+// zoned adds the zone to the titles of columns that have moments.
+func (a *app) zoned(header table.Row) table.Row {
+	header = slices.Clone(header)
+	for i, title := range header {
+		if slices.Contains([]any{"seen", "published", "failed", "since", "started"}, title) {
+			header[i] = fmt.Sprintf("%s (%s)", title, a.zone())
+		}
+	}
+	return header
+}
+
+// maxRows is how many rows can be asked for: a listing reads one more, to know
+// whether there is more.
+const maxRows = operator.MaxLimit - 1
+
 // page is a part of a listing, as flags say.
 type page struct {
-	operator.Page
-	after string
+	operator.Page // its limit is one above the one below
+	limit         int
+	after         string
 }
 
 func (p *page) flags(c *cobra.Command) {
-	c.Flags().IntVar(&p.Limit, "limit", operator.DefaultLimit, fmt.Sprintf("rows of a tenant, 1 to %d", operator.MaxLimit))
+	c.Flags().IntVar(&p.limit, "limit", operator.DefaultLimit, fmt.Sprintf("rows of a tenant, 1 to %d", maxRows))
 	c.Flags().StringVar(&p.after, "after", "", "go on behind the row with this `cursor`, for one tenant")
 }
 
 // check takes the flags over.
 func (p *page) check(s *scope) error {
-	if p.Limit < 1 || p.Limit > operator.MaxLimit {
-		return fmt.Errorf("--limit %d: want 1 to %d", p.Limit, operator.MaxLimit)
+	if p.limit < 1 || p.limit > maxRows {
+		return fmt.Errorf("--limit %d: want 1 to %d", p.limit, maxRows)
 	}
-	p.Topic, p.Group = s.topic, s.group
+	p.Topic, p.Group, p.Limit = s.topic, s.group, p.limit+1
 	if p.after == "" {
 		return nil
 	}

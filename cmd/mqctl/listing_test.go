@@ -112,6 +112,8 @@ func TestCursorGoesOnBehindItsRow(t *testing.T) {
 		after = rows[len(rows)-1].Cursor
 		if text := "--after " + after; pages < 2 {
 			f.run(args...).want(exitDone, "2 rows of tenant acme", text)
+		} else if r := f.run(args...).want(exitDone); strings.Contains(r.stderr, "--after") {
+			t.Errorf("the last page tells how to go on: %s", r.stderr)
 		}
 	}
 	f.equal("partitions", []string{"k0 \x1b[31m0", "k1 \x1b[31m1", "k2 \x1b[31m2", "k3 \x1b[31m3", "k4 \x1b[31m4"}, keys)

@@ -92,6 +92,54 @@ func TestMessageShow(t *testing.T) {
 	f.equal("metadata", map[string]string{"color": "\x1b[31m\u202e"}, metadata)
 }
 
+// Where a group stands with a message: who has it, what it waits for, and for how
+// long.
+func TestMessageShowTellsWhatAGroupWaitsFor(t *testing.T) {
+	f := newFixture(t)
+	sub := f.subscribe()
+	f.publish(acme, orders, "k", "first", "second")
+	f.next(sub) // in flight
+	show := func(id string, texts ...string) result {
+		return f.run("message", "show", "--tenant", "acme", "--topic", orders, "--key", "k", "--id", id).want(exitDone, texts...)
+	}
+	show("first", "its owner is at it", "this, waiting ")
+	show("second", "first, waiting ", " +00:00, ")
+	f.run("pause", "--tenant", "acme", "--topic", orders, "--group", billing).want(exitDone)
+	show("first", "paused; its owner is at it")
+	f.exec("UPDATE queue_messages SET published_at = published_at - 110000 WHERE id = 'first'")
+	show("second", "first, waiting 1 min 5")
+
+	// An owner that vanished had both, and another has come to the partition.
+	f.exec("UPDATE queue_partition_leases SET suspect_offset = claimed_offset + 1, leased_by = 'billing-2'")
+	show("first", "an owner that vanished may have had it; billing-2 holds it now")
+	f.exec("UPDATE queue_partition_leases SET lease_expires_at = 1")
+	show("first", "an owner that vanished may have had it; nobody holds it now")
+}
+
+// A message that failed is found in the list of its partition, with why.
+func TestMessageListTellsWhatFailed(t *testing.T) {
+	f := newFixture(t)
+	sub := f.subscribe()
+	f.publish(acme, orders, "k", "a", "b")
+	f.check(f.next(sub).Nack(f.ctx, errors.New("card declined\nat line 17")))
+	list := []string{"message", "list", "--tenant", "acme", "--topic", orders, "--key", "k"}
+	r := f.run(list...).want(exitDone, "STATE", "billing: again in ", " s, 1 attempt, card declined…")
+	if strings.Contains(r.stdout, "line 17") || strings.Count(r.stdout, "billing") != 1 {
+		t.Errorf("it lists\n%s", r.stdout)
+	}
+	rows := decode[[]messageRow](f.run(append(list, "--json")...).want(exitDone))
+	if len(rows) != 2 || len(rows[0].States) != 1 {
+		t.Fatalf("%+v", rows)
+	}
+	f.equal("states of b", []deliveryDoc{}, rows[1].States)
+	got := rows[0].States[0]
+	if got.VisibleInMS <= 0 || got.VisibleInMS > 60_000 {
+		t.Errorf("visible in %d ms", got.VisibleInMS)
+	}
+	got.VisibleInMS = 0
+	f.equal("states of a", deliveryDoc{Group: billing, Attempts: 1, LastError: "card declined\nat line 17"}, got)
+}
+
 func TestRedriveOfWhatIsNoDeadLetter(t *testing.T) {
 	f := newFixture(t)
 	f.publish(acme, orders, "k", "a")

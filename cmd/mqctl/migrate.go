@@ -2,12 +2,15 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/tenantmq/tenantmq/backend/mysql"
+	"github.com/tenantmq/tenantmq/internal/operator"
 )
 
 func (a *app) migrate() *cobra.Command {
@@ -48,6 +51,9 @@ func (a *app) migrateUp() *cobra.Command {
 			if err := mysql.Migrate(ctx, s.db); err != nil {
 				return err
 			}
+			if err := s.verifyTables(ctx); err != nil {
+				return err
+			}
 			return a.emit(migratedDoc{before.Current, before.Latest}, func() error {
 				if before.Current == before.Latest {
 					return a.line("the tables of %v are at version %d already", s.cfg.DSN, before.Latest)
@@ -58,22 +64,49 @@ func (a *app) migrateUp() *cobra.Command {
 	}
 }
 
+// lostTable is a table that is not there though the version of all is recorded.
+type lostTable struct{ error }
+
+func (e lostTable) Unwrap() error { return e.error }
+
+// verifyTables looks at tables of the version recorded, or of a newer one. What
+// else does not suit is mqctl validate's to tell.
+func (s *session) verifyTables(ctx context.Context) error {
+	err := s.queue.Verify(ctx)
+	switch {
+	case errors.Is(err, mysql.ErrServerSettings):
+		return nil
+	case errors.Is(err, mysql.ErrSchemaMissing):
+		return lostTable{err}
+	}
+	return err
+}
+
 func (a *app) migrateStatus() *cobra.Command {
 	return &cobra.Command{
 		Use: "status", Short: "Compare the tables with what this mqctl needs; changes nothing",
+		Long: "Compare the tables with what this mqctl needs; changes nothing. Migrations that are pending are no failure;\n" +
+			"a version newer than this release, or a table that is missing from the version recorded, is exit code 1.",
 		Example: "  mqctl migrate status",
 		RunE: a.brief(nil, func(ctx context.Context, s *session) error {
 			status, err := mysql.Status(ctx, s.db)
 			if err != nil {
 				return err
 			}
-			return a.emit(schemaDoc{status.Current, status.Latest, append([]string{}, status.Pending...)}, func() error {
+			err = a.emit(schemaDoc{status.Current, status.Latest, append([]string{}, status.Pending...)}, func() error {
 				pending := "none"
 				if len(status.Pending) > 0 {
 					pending = strings.Join(status.Pending, ", ")
 				}
+				if status.Current > status.Latest {
+					return a.line("%v: version %d, newer than this release, which knows %d", s.cfg.DSN, status.Current, status.Latest)
+				}
 				return a.line("%v: version %d of %d; pending: %s", s.cfg.DSN, status.Current, status.Latest, pending)
 			})
+			if err != nil || status.Current < status.Latest {
+				return err
+			}
+			return s.verifyTables(ctx)
 		}),
 	}
 }
@@ -100,15 +133,25 @@ type validDoc struct {
 }
 
 func (a *app) validate() *cobra.Command {
+	check := func() error {
+		_, err := fromEnv()
+		return err
+	}
 	return &cobra.Command{
 		Use: "validate", Short: "Check the configuration, and whether the database suits it",
-		Long: "Check the configuration, and whether the database suits it: server, isolation, tables, packet size.\n" +
+		Long: "Check the configuration, and whether the database suits it: server, isolation, tables, packet size,\n" +
+			"and whether the user may write.\n" +
 			"A service with the same configuration would start. A wrong configuration is exit code 2, an unsuitable\n" +
 			"database 1.",
 		Example: "  mqctl validate --config config/base.yaml,config/production.yaml",
-		RunE: a.brief(nil, func(ctx context.Context, s *session) error {
+		RunE: a.brief(check, func(ctx context.Context, s *session) error {
 			if err := s.queue.Verify(ctx); err != nil {
 				return err
+			}
+			for _, f := range s.Doctor(ctx, nil) {
+				if f.Check == "privileges" && f.Severity != operator.OK {
+					return fmt.Errorf("%s; %s", f.Found, f.Remedy)
+				}
 			}
 			return a.emit(validDoc{"ok", s.cfg.DSN.String()}, func() error {
 				return a.line("configuration: ok\ndatabase:      ok, %v", s.cfg.DSN)

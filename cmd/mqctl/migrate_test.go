@@ -1,10 +1,13 @@
 package main
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	driver "github.com/go-sql-driver/mysql"
 
 	"github.com/tenantmq/tenantmq/backend/mysql"
 	"github.com/tenantmq/tenantmq/internal/testdb"
@@ -28,6 +31,39 @@ func TestMigrate(t *testing.T) {
 	if doc := decode[validDoc](r); doc.Configuration != "ok" || !strings.HasPrefix(doc.Database, "mq@127.0.0.1") && !strings.Contains(doc.Database, "@") {
 		t.Errorf("%+v", doc)
 	}
+}
+
+// A version from the future, or one whose tables are not all there, is not taken
+// for what this release works on.
+func TestMigrateStatusOfTablesThatDoNotFit(t *testing.T) {
+	f := newFixture(t)
+	f.run("migrate", "status").want(exitDone, "version 1 of 1; pending: none")
+	f.exec("DROP TABLE queue_subscriber_heartbeats")
+	for _, command := range []string{"status", "up"} {
+		r := f.run("migrate", command).want(exitFailed, "table queue_subscriber_heartbeats is not there", "mqctl migrate sql")
+		if strings.Contains(r.stderr+r.stdout, "already") || strings.Contains(r.stderr, "migrate up") {
+			t.Errorf("migrate %s: %s%s", command, r.stdout, r.stderr)
+		}
+	}
+	f.exec("INSERT INTO mq_schema_version (version_id, is_applied) VALUES (9, 1)")
+	f.run("migrate", "status").want(exitFailed, "version 9, newer than this release, which knows 1", "use the mqctl of the release")
+	f.equal("in JSON", schemaDoc{9, 1, []string{}}, decode[schemaDoc](f.run("migrate", "status", "--json").want(exitFailed)))
+}
+
+func TestValidateTellsWhoMayNotWrite(t *testing.T) {
+	f := newFixture(t)
+	cfg, err := driver.ParseDSN(f.dsn)
+	f.check(err)
+	reader := "reader_of_" + cfg.DBName[max(0, len(cfg.DBName)-20):]
+	f.exec("CREATE USER '" + reader + "'@'%' IDENTIFIED BY 'secret'")
+	t.Cleanup(func() { _, _ = f.db.ExecContext(context.Background(), "DROP USER '"+reader+"'@'%'") })
+	f.exec("GRANT SELECT ON `" + cfg.DBName + "`.* TO '" + reader + "'@'%'")
+	cfg.User, cfg.Passwd = reader, "secret"
+	finish(t, process(t, cfg.FormatDSN(), "validate")).want(exitFailed, "INSERT on queue_messages", "GRANT")
+
+	cmd := process(t, f.dsn, "validate")
+	cmd.Env = append(cmd.Env, "MQ_TENANTS=acme,,")
+	finish(t, cmd).want(exitUsage, "MQ_TENANTS")
 }
 
 // What migrate sql prints makes tables that validate accepts, and it needs

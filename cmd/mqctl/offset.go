@@ -22,6 +22,7 @@ type offsetRow struct {
 	OldestMS     int64  `json:"oldest_ms"`
 	Owner        string `json:"owner"`
 	Lease        string `json:"lease"`
+	Paused       bool   `json:"paused"`
 	placed
 }
 
@@ -29,11 +30,11 @@ func (a *app) offsets() *cobra.Command {
 	var p page
 	l := &listing[offsetRow]{
 		page:   &p,
-		header: table.Row{"tenant", "topic", "group", "key", "pending", "oldest", "watermark", "head", "tail", "lease", "owner"},
+		header: table.Row{"tenant", "topic", "group", "key", "pending", "oldest", "watermark", "head", "tail", "paused", "lease", "owner"},
 		cells: func(r offsetRow) table.Row {
 			return table.Row{
 				quote(r.Tenant), quote(r.Topic), quote(r.Group), quote(r.PartitionKey), r.Pending,
-				oldest(r.Pending.N, time.Duration(r.OldestMS)*time.Millisecond), r.Watermark, r.Head, r.Tail, r.Lease, name(r.Owner),
+				oldest(r.Pending.N, time.Duration(r.OldestMS)*time.Millisecond), r.Watermark, r.Head, r.Tail, mark(r.Paused, "paused"), r.Lease, name(r.Owner),
 			}
 		},
 		fetch: func(ctx context.Context, s *session, id tenants.ID) ([]offsetRow, error) {
@@ -42,7 +43,7 @@ func (a *app) offsets() *cobra.Command {
 			for i, o := range list {
 				rows[i] = offsetRow{
 					string(o.Tenant), o.Topic, o.Group, o.PartitionKey, o.Watermark, o.Head, o.Tail, count(o.Pending),
-					o.Oldest.Milliseconds(), o.Owner, o.State.String(),
+					o.Oldest.Milliseconds(), o.Owner, o.State.String(), o.Paused,
 					placed{cursor(o.Cursor())},
 				}
 			}

@@ -9,9 +9,6 @@ import (
 	"unicode/utf16"
 	"unicode/utf8"
 
-	"github.com/jedib0t/go-pretty/v6/table"
-	"github.com/jedib0t/go-pretty/v6/text"
-
 	"github.com/tenantmq/tenantmq/internal/operator"
 )
 
@@ -65,38 +62,13 @@ type count struct {
 
 func (c count) String() string { return operator.Count(c).String() }
 
-// plain has no lines and colours, and two blanks between columns.
-var plain = table.Style{
-	Name:    "plain",
-	Box:     table.BoxStyle{PaddingRight: "  "},
-	Format:  table.FormatOptions{Header: text.FormatUpper},
-	Options: table.OptionsNoBordersAndSeparators,
+// number is a count of something in words: "1 message", "1000+ messages".
+func number(c operator.Count, noun string) string {
+	if c == (operator.Count{N: 1}) {
+		return "1 " + noun
+	}
+	return c.String() + " " + noun + "s"
 }
 
-// renderTable writes rows of cells that are printable already, aligned by the width
-// they have on the screen, numbers to the right. There is at least one row.
-func renderTable(w io.Writer, header table.Row, rows []table.Row) error {
-	t := table.NewWriter()
-	t.SetStyle(plain)
-	t.SuppressTrailingSpaces()
-	t.AppendHeader(header)
-	t.AppendRows(rows)
-	var columns []table.ColumnConfig
-	for i, cell := range rows[0] {
-		switch cell.(type) {
-		case count, int, uint64:
-			columns = append(columns, table.ColumnConfig{Number: i + 1, Align: text.AlignRight, AlignHeader: text.AlignRight})
-		}
-	}
-	t.SetColumnConfigs(columns)
-	_, err := fmt.Fprintln(w, t.Render())
-	return err
-}
-
-// mark is a cell for what is true of few rows.
-func mark(is bool, word string) string {
-	if is {
-		return word
-	}
-	return "-"
-}
+// plural is number of what was counted in full.
+func plural(n int, noun string) string { return number(operator.Count{N: n}, noun) }

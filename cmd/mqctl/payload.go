@@ -24,7 +24,6 @@ type payload struct {
 // tabs are and carriage returns, that write over what stands there, are not.
 func showPayload(data []byte, asHex, full bool) payload {
 	p := payload{Size: len(data), Encoding: "base64"}
-	isText := utf8.Valid(data) && strings.IndexFunc(string(data), isHarmful) < 0
 	shown := data
 	if !full && len(data) > shownPayload {
 		shown, p.Truncated = data[:shownPayload], true
@@ -32,7 +31,7 @@ func showPayload(data []byte, asHex, full bool) payload {
 	switch {
 	case asHex:
 		p.Encoding, p.Data = "hex", hex.EncodeToString(shown)
-	case isText:
+	case isHarmless(data):
 		for p.Truncated && !utf8.Valid(shown) { // cut within a character
 			shown = shown[:len(shown)-1]
 		}
@@ -43,6 +42,11 @@ func showPayload(data []byte, asHex, full bool) payload {
 	return p
 }
 
+// isHarmless tells text that a terminal shows and does nothing else with.
+func isHarmless(data []byte) bool {
+	return utf8.Valid(data) && strings.IndexFunc(string(data), isHarmful) < 0
+}
+
 // isHarmful leaves joiners out, which emoji and several scripts are written with.
 func isHarmful(r rune) bool {
 	return !strconv.IsPrint(r) && !strings.ContainsRune("\n\t\u200c\u200d", r)
@@ -51,7 +55,7 @@ func isHarmful(r rune) bool {
 // heading says what is shown below it.
 func (p payload) heading() string {
 	if p.Truncated {
-		return fmt.Sprintf("payload: %d bytes, the beginning as %s (--full shows all)", p.Size, p.Encoding)
+		return fmt.Sprintf("payload: %s, the beginning as %s (--full shows all)", plural(p.Size, "byte"), p.Encoding)
 	}
-	return fmt.Sprintf("payload: %d bytes, as %s", p.Size, p.Encoding)
+	return fmt.Sprintf("payload: %s, as %s", plural(p.Size, "byte"), p.Encoding)
 }

@@ -1,19 +1,14 @@
 package main
 
 import (
-	"bufio"
-	"bytes"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
 
 	"github.com/spf13/cobra"
 
-	"github.com/tenantmq/tenantmq/backend"
-	"github.com/tenantmq/tenantmq/mqfx"
+	"github.com/tenantmq/tenantmq/publish"
 )
 
 func (a *app) messagePublish() *cobra.Command {
@@ -33,9 +28,12 @@ func (a *app) messagePublish() *cobra.Command {
 				return usage(err)
 			}
 			defer in.Close()
-			lines, err := readLines(in, &t, s.cfg.Publish)
+			lines, err := readLines(ctx, in, &t, s.cfg.Publish)
 			if err != nil {
 				return usage(err)
+			}
+			if err := a.within(ctx, func(ctx context.Context) error { return a.noteUnread(ctx, s, &t) }); err != nil {
+				return err
 			}
 			return a.publish(ctx, s, &t, lines)
 		}),
@@ -52,86 +50,51 @@ func (a *app) input(file string) (io.ReadCloser, error) {
 	return os.Open(file)
 }
 
-// line is a message and where it stands in the input.
-type line struct {
-	number  int // from 1
-	message backend.Message
+// noteUnread warns of what may be a misspelt topic.
+func (a *app) noteUnread(ctx context.Context, s *session, t *target) error {
+	groups, err := s.groupsOf(ctx, t)
+	if err != nil || len(groups) > 0 {
+		return err
+	}
+	topics, err := s.topicNames(ctx, t.tenantID())
+	if err == nil {
+		a.note("no group is registered for topic %s of tenant %s: the messages wait until one is, and are lost on those that begin with the latest;"+
+			" topics of the tenant: %s", quote(t.topic), quote(t.tenant), some(topics))
+	}
+	return err
 }
 
-// readLines reads and checks all lines; they stay in memory.
-func readLines(in io.Reader, t *target, limits mqfx.Publish) ([]line, error) {
-	var lines []line
-	r := bufio.NewReader(in)
-	for number := 1; ; number++ {
-		text, err := r.ReadBytes('\n')
-		if err != nil && !errors.Is(err, io.EOF) {
-			return nil, err
+// publish publishes lines batch by batch.
+func (a *app) publish(ctx context.Context, s *session, t *target, lines []line) error {
+	doc := publishDoc{Tenant: t.tenant, Topic: t.topic, Duplicates: []duplicateDoc{}}
+	progress := a.progress()
+	publisher := publish.New(s.queue)
+	for batch, rest := takeBatch(lines); len(batch) > 0; batch, rest = takeBatch(rest) {
+		msgs := make([]publish.Message, len(batch))
+		for i, l := range batch {
+			msgs[i] = l.message
 		}
-		if text = bytes.TrimSpace(text); len(text) > 0 {
-			m, err := readMessage(text, t, limits)
-			if err != nil {
-				return nil, fmt.Errorf("line %d: %w; nothing was published", number, err)
-			}
-			lines = append(lines, line{number, m})
-		}
+		receipts, err := publisher.Publish(ctx, t.tenantID(), t.topic, msgs...)
 		if err != nil {
-			break
+			progress.end()
+			return publishError(doc, batch, err)
 		}
+		for i, r := range receipts {
+			if r.Duplicate {
+				doc.Duplicates = append(doc.Duplicates, duplicateDoc{batch[i].number, msgs[i].PartitionKey, msgs[i].ID, r.Offset})
+			} else {
+				doc.Published++
+			}
+		}
+		progress.show("%d published", doc.Published)
 	}
-	if len(lines) == 0 {
-		return nil, errors.New("the input has no lines; want a JSON object for each message")
-	}
-	return lines, nil
-}
-
-func readMessage(text []byte, t *target, limits mqfx.Publish) (backend.Message, error) {
-	var doc struct {
-		ID            string            `json:"id"`
-		PartitionKey  string            `json:"partition_key"`
-		Payload       *string           `json:"payload"`
-		PayloadBase64 *[]byte           `json:"payload_base64"`
-		JSON          json.RawMessage   `json:"json"`
-		Metadata      map[string]string `json:"metadata"`
-	}
-	d := json.NewDecoder(bytes.NewReader(text))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&doc); err != nil {
-		return backend.Message{}, err
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return backend.Message{}, errors.New("something follows the JSON object; write one a line")
-	}
-	m := backend.Message{Tenant: t.tenantID(), Topic: t.topic, PartitionKey: doc.PartitionKey, ID: doc.ID, Metadata: doc.Metadata}
-	payloads := 0
-	if doc.Payload != nil {
-		payloads++
-		m.Payload = []byte(*doc.Payload)
-	}
-	if doc.PayloadBase64 != nil {
-		payloads++
-		m.Payload = *doc.PayloadBase64
-	}
-	if doc.JSON != nil {
-		payloads++
-		m.Payload = doc.JSON
-	}
-	if payloads != 1 {
-		return backend.Message{}, fmt.Errorf(`%d of "payload", "payload_base64" and "json" are given; give one of them`, payloads)
-	}
-	if err := m.Validate(); err != nil {
-		return backend.Message{}, err
-	}
-	if n := len(m.Payload); n > limits.MaxPayload {
-		return backend.Message{}, fmt.Errorf("the payload has %d bytes; mq.publish.max_payload allows %d", n, limits.MaxPayload)
-	}
-	metadata, err := json.Marshal(m.Metadata)
-	if err != nil {
-		return backend.Message{}, err
-	}
-	if n := len(metadata); n > limits.MaxMetadata {
-		return backend.Message{}, fmt.Errorf("the metadata has %d bytes in JSON; mq.publish.max_metadata allows %d", n, limits.MaxMetadata)
-	}
-	return m, nil
+	progress.end()
+	return a.emit(doc, func() error {
+		for _, d := range doc.Duplicates {
+			a.note("line %d: stored already at offset %d: partition key %s, message %s", d.Line, d.Offset, quote(d.PartitionKey), quote(d.ID))
+		}
+		return a.line("published %d, duplicates %d: %v", doc.Published, len(doc.Duplicates), t)
+	})
 }
 
 // What goes into a transaction at most.
@@ -165,40 +128,9 @@ type duplicateDoc struct {
 	Offset       uint64 `json:"offset"`
 }
 
-func (a *app) publish(ctx context.Context, s *session, t *target, lines []line) error {
-	doc := publishDoc{Tenant: t.tenant, Topic: t.topic, Duplicates: []duplicateDoc{}}
-	progress := a.progress()
-	for batch, rest := takeBatch(lines); len(batch) > 0; batch, rest = takeBatch(rest) {
-		msgs := make([]backend.Message, len(batch))
-		for i, l := range batch {
-			msgs[i] = l.message
-		}
-		receipts, err := s.queue.Publish(ctx, msgs...)
-		if err != nil {
-			progress.end()
-			return publishError(doc, batch, err)
-		}
-		for i, r := range receipts {
-			if r.Duplicate {
-				doc.Duplicates = append(doc.Duplicates, duplicateDoc{batch[i].number, msgs[i].PartitionKey, msgs[i].ID, r.Offset})
-			} else {
-				doc.Published++
-			}
-		}
-		progress.show("%d published", doc.Published)
-	}
-	progress.end()
-	return a.emit(doc, func() error {
-		for _, d := range doc.Duplicates {
-			a.note("line %d: stored already at offset %d: partition key %s, message %s", d.Line, d.Offset, quote(d.PartitionKey), quote(d.ID))
-		}
-		return a.line("published %d, duplicates %d: %v", doc.Published, len(doc.Duplicates), t)
-	})
-}
-
 // publishError says what is stored when a batch has failed.
 func publishError(doc publishDoc, batch []line, err error) error {
 	first, last := batch[0].number, batch[len(batch)-1].number
-	return partialError{fmt.Errorf("lines before %d: %d published, %d duplicates; whether %d to %d are stored is unknown, and publishing the same input again is safe: %w",
-		first, doc.Published, len(doc.Duplicates), first, last, err)}
+	return partialError{fmt.Errorf("lines before %d: %d published, %s; whether %d to %d are stored is unknown, and publishing the same input again is safe: %w",
+		first, doc.Published, plural(len(doc.Duplicates), "duplicate"), first, last, err)}
 }

@@ -1,11 +1,14 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/tenantmq/tenantmq/publish"
 )
 
 var publishArgs = []string{"message", "publish", "--tenant", "acme", "--topic", orders}
@@ -33,18 +36,40 @@ func TestPublish(t *testing.T) {
 	}
 }
 
+// What is published carries the metadata that the services' own messages carry.
+func TestPublishedMessageIsAsTheServices(t *testing.T) {
+	f := newFixture(t)
+	f.feed(`{"id":"json","partition_key":"k","json":{}}
+		{"id":"own","partition_key":"k","json":{},"metadata":{"content_type":"application/vnd.orders+json","trace":"17"}}
+		{"id":"text","partition_key":"k","payload":"x"}`, publishArgs...).want(exitDone)
+	for id, want := range map[string]map[string]string{
+		"json": {publish.QueueNameKey: "acme", publish.ContentTypeKey: publish.ContentTypeJSON},
+		"own":  {publish.QueueNameKey: "acme", publish.ContentTypeKey: "application/vnd.orders+json", "trace": "17"},
+		"text": {publish.QueueNameKey: "acme"},
+	} {
+		var got map[string]string
+		doc := decode[messageDoc](f.run("message", "show", "--json", "--tenant", "acme", "--topic", orders, "--key", "k", "--id", id).want(exitDone))
+		f.check(json.Unmarshal(doc.Metadata, &got))
+		f.equal("metadata of "+id, want, got)
+	}
+}
+
 func TestBadLineIsNamedAndNothingPublished(t *testing.T) {
 	f := newFixture(t)
 	const good = `{"id":"a","partition_key":"k","payload":"x"}` + "\n"
 	for line, want := range map[string]string{
-		`{"id":"b","partition_key":"k"}`:                        `0 of "payload"`,
-		`{"id":"b","partition_key":"k","payload":"x","json":1}`: `2 of "payload"`,
-		`{"id":"b","partition_key":"k","payload":"x","key":1}`:  "key",
-		`{"id":"b","partition_key":"k","payload":"x"} {}`:       "one a line",
-		`{"id":"b","payload":"x"}`:                              "partition key: must not be empty",
-		`{"id":"","partition_key":"k","payload":"x"}`:           "message id: must not be empty",
-		`{"id":"b","partition_key":"k","payload_base64":"?"}`:   "base64",
-		`id=b`: "invalid character",
+		`{"id":"b","partition_key":"k"}`:                                                  `0 of "payload"`,
+		`{"id":"b","partition_key":"k","payload":"x","json":1}`:                           `2 of "payload"`,
+		`{"id":"b","partition_key":"k","payload":"x","key":1}`:                            `unknown key "key"; want id`,
+		`{"id":"b","partition_key":"k","payload":"x"} {}`:                                 "one a line",
+		`{"id":"b","payload":"x"}`:                                                        "partition key: must not be empty",
+		`{"id":"","partition_key":"k","payload":"x"}`:                                     "message id: must not be empty",
+		`{"id":"b","partition_key":"k","payload_base64":"?"}`:                             `"payload_base64" is not base64`,
+		`{"id":"b","partition_key":"k","payload":"x","metadata":{"queue_name":"globex"}}`: `published for tenant "acme"`,
+		`id=b`:   "not a JSON object: invalid character",
+		`[1]`:    "not a JSON object: it is a JSON array",
+		`{"id":`: "not a JSON object: it ends too early",
+		`{"id":7,"partition_key":"k","payload":"x"}`:                                                         `"id" is a number; want a string`,
 		`{"id":"b","partition_key":"k","payload":"` + strings.Repeat("x", 1<<20+1) + `"}`:                    "max_payload",
 		`{"id":"b","partition_key":"k","payload":"","metadata":{"a":"` + strings.Repeat("x", 16<<10) + `"}}`: "max_metadata",
 	} {

@@ -27,32 +27,35 @@ func (a *app) purge() *cobra.Command {
 			"It goes in transactions of at most 1,000 rows and may run beside publishers and subscribers, whose deliveries\n" +
 			"in flight do not count. Interrupted, it leaves the rest, and can be repeated.",
 		Example: "  mqctl purge --tenant acme --topic orders\n  mqctl purge --tenant acme --topic orders --key customer-17",
-		RunE: a.lasting(func() error { return yes.check(a) }, func(ctx context.Context, s *session) error {
+		RunE: a.lasting(nil, func(ctx context.Context, s *session) error {
 			var e operator.Estimate
 			err := a.within(ctx, func(ctx context.Context) (err error) {
-				e, err = s.Estimate(ctx, t.tenantID(), t.topic, operator.Scope{PartitionKey: t.key})
+				e, err = s.Estimate(ctx, t.tenantID(), t.topic, operator.Scope{PartitionKey: t.key, CountTo: operator.MaxCountTo})
+				if err == nil && e.Messages.N+e.States.N+e.Leases.N+e.Groups == 0 {
+					err = s.notFound(ctx, &t)
+				}
 				return err
 			})
 			if err != nil {
 				return err
 			}
-			plan := fmt.Sprintf("This purges %v: %v messages, %v delivery states and %v leases, %v of which have owners at work; %d groups stay registered.",
-				&t, e.Messages, e.States, e.Leases, e.Held, e.Groups)
+			plan := fmt.Sprintf("This purges %v: %s, %s and %s, of which owners at work hold %v; what stays is the registration of %s.", &t,
+				number(e.Messages, "message"), number(e.States, "delivery state"), number(e.Leases, "lease"), e.Held, plural(e.Groups, "group"))
 			if err := yes.ask(ctx, a, plan); err != nil {
 				return err
 			}
 			progress := a.progress()
 			removed, err := s.Purge(ctx, t.tenantID(), t.topic, operator.PurgeOptions{
 				PartitionKey: t.key,
-				Progress:     func(p operator.Purged) { progress.show("%d messages removed", p.Messages) },
+				Progress:     func(p operator.Purged) { progress.show("%s removed", plural(p.Messages, "message")) },
 			})
 			progress.end()
 			if err != nil {
 				return err
 			}
 			return a.emit(purgedDoc{t.tenant, t.topic, removed.Messages, removed.States, removed.Watermarks, removed.Leases}, func() error {
-				return a.line("purged %d messages, %d delivery states, %d watermarks, %d leases: %v",
-					removed.Messages, removed.States, removed.Watermarks, removed.Leases, &t)
+				return a.line("purged %s, %s, %s, %s: %v", plural(removed.Messages, "message"), plural(removed.States, "delivery state"),
+					plural(removed.Watermarks, "watermark"), plural(removed.Leases, "lease"), &t)
 			})
 		}),
 	}

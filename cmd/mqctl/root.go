@@ -2,11 +2,13 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/signal"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -26,7 +28,9 @@ type app struct {
 	now                                  func() time.Time
 
 	json    bool
+	wide    bool
 	timeout time.Duration
+	command *cobra.Command // that runs
 	// running tells that the command line was understood and a command began. An
 	// error before that is one of usage.
 	running bool
@@ -48,10 +52,31 @@ func run(args []string, in, out, errOut *os.File) int {
 	root.SetOut(out)
 	root.SetErr(errOut)
 	command, err := root.ExecuteContextC(ctx)
-	if err != nil && !a.running {
-		err = usagef("%w; see %s --help", err, command.CommandPath())
+	switch {
+	case err == nil, errors.Is(err, errRefused):
+	case !a.running:
+		err = usagef("%s; see %s --help", oneLine(err), command.CommandPath())
+	case ctx.Err() != nil:
+		err = interrupted(err)
 	}
 	return a.report(err)
+}
+
+// oneLine puts cobra's suggestions, which it gives a line each, behind what they
+// are for.
+func oneLine(err error) string {
+	text, suggestions, ok := strings.Cut(err.Error(), "\n\nDid you mean this?\n")
+	if !ok {
+		return text
+	}
+	return text + didYouMean(strings.Fields(suggestions))
+}
+
+func didYouMean(names []string) string {
+	if len(names) == 0 {
+		return ""
+	}
+	return "; did you mean " + strings.Join(names, " or ") + "?"
 }
 
 func isTerminal(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }
@@ -61,21 +86,29 @@ const rootLong = `mqctl looks at the queue and repairs it: what is stuck, for wh
 The configuration is that of the services: config/base.yaml if there is one, the files of --config or MQ_CONFIG,
 and MQ_DSN over their mq.dsn. MQ_TENANTS is the list that --all-tenants means.
 
-A name with anything unprintable in it is shown in double quotes, as Go and JSON write it: "a\nb". A flag takes
-it back in that form; without a double quote in front a name is taken as it is.
+Names are data: put them into single quotes for the shell. One with anything unprintable in it is shown in double
+quotes, as Go and JSON write it: "a\nb". A flag takes it back in that form; without a double quote in front a name is
+taken as it is.
 
 Exit codes: 0 done; 1 failed; 2 wrong usage or configuration, nothing was touched; 3 not found;
 4 the person asked said no, nothing was changed.`
+
+// suggested is up to how many letters a command may be wrong for the right one to
+// be suggested.
+const suggested = 2
 
 // root puts the tree of commands together.
 func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
 		Use: "mqctl", Short: "Look at the queue and repair it", Long: rootLong,
 		Example:      "  mqctl doctor --all-tenants\n  mqctl lag --tenant acme",
-		SilenceUsage: true, SilenceErrors: true,
+		SilenceUsage: true, SilenceErrors: true, SuggestionsMinimumDistance: suggested,
+		Version: thisVersion().String(),
 	}
+	root.SetVersionTemplate("{{.Version}}\n")
 	f := root.PersistentFlags()
 	f.BoolVar(&a.json, "json", a.json, "write one JSON document; errors as {\"error\": …} on standard error")
+	f.BoolVar(&a.wide, "wide", false, "do not cut tables to the width of the terminal")
 	f.DurationVar(&a.timeout, "timeout", defaultTimeout, "end what the database does not answer; purging, publishing and redriving many have no end")
 	// Declared for help and syntax only: mqfx finds it in the command line itself.
 	f.String("config", "", "configuration `files`, separated by commas, later ones winning (default $MQ_CONFIG)")
@@ -85,6 +118,7 @@ func (a *app) root() *cobra.Command {
 		a.migrate(), a.validate(), a.doctor(),
 		a.lag(), a.top(), a.topics(), a.groups(), a.offsets(), a.leases(), a.subscribers(), a.deadletters(),
 		a.message(), a.deadletter(), a.pause(), a.resume(), a.group(), a.lease(), a.purge(),
+		a.version(),
 	)
 	return strict(root)
 }
@@ -95,13 +129,23 @@ func strict(c *cobra.Command) *cobra.Command {
 	for _, sub := range c.Commands() {
 		strict(sub)
 		if sub.Args == nil {
-			sub.Args = cobra.NoArgs
+			sub.Args = noArgs
 		}
 		if sub.RunE == nil {
+			sub.SuggestionsMinimumDistance = suggested
 			sub.RunE = func(c *cobra.Command, _ []string) error {
 				return fmt.Errorf("%s wants one of its commands: %s", c.CommandPath(), commandNames(c))
 			}
 		}
 	}
 	return c
+}
+
+// noArgs is [cobra.NoArgs] with the suggestions that cobra has for the first
+// command alone.
+func noArgs(c *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	return fmt.Errorf("unknown command %q for %q%s", args[0], c.CommandPath(), didYouMean(c.SuggestionsFor(args[0])))
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"regexp"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -41,7 +42,7 @@ func (a *app) brief(check func() error, do func(context.Context, *session) error
 // lasting is brief for what asks people, or takes as long as it takes.
 func (a *app) lasting(check func() error, do func(context.Context, *session) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, _ []string) (err error) {
-		a.running = true
+		a.running, a.command = true, cmd
 		if a.timeout <= 0 {
 			return usagef("--timeout %v: must be above 0, such as %v", a.timeout, defaultTimeout)
 		}
@@ -51,7 +52,9 @@ func (a *app) lasting(check func() error, do func(context.Context, *session) err
 			}
 		}
 		if f := cmd.Flags().Lookup("tenant"); f != nil && f.Changed {
-			a.noteUnlisted(f.Value.String())
+			if err := a.noteUnlisted(f.Value.String()); err != nil {
+				return usage(err)
+			}
 		}
 		s, err := open()
 		if err != nil {
@@ -74,12 +77,14 @@ func (a *app) within(ctx context.Context, do func(context.Context) error) error 
 }
 
 // noteUnlisted warns of what may be a misspelt tenant, whose listings are empty.
-// It is no error: a tenant that left the list may have left messages.
-func (a *app) noteUnlisted(shown string) {
-	set, err := tenants.FromEnv()
-	if tenant, _ := unquote(shown); err == nil && !set.Contains(tenants.ID(tenant)) {
+// It is no error: a tenant that left the list may have left messages. A list that
+// the services would refuse is one.
+func (a *app) noteUnlisted(shown string) error {
+	set, err := fromEnv()
+	if tenant, _ := unquote(shown); err == nil && set.Len() > 0 && !set.Contains(tenants.ID(tenant)) {
 		a.note("tenant %s is not in %s (%v)", shown, tenants.EnvVar, set)
 	}
+	return err
 }
 
 // open does no I/O beyond reading the configuration.
@@ -127,15 +132,22 @@ func loadConfig() (mqfx.Config, error) {
 		mqfx.Module, mqfx.WithTenants(tenants.Set{}), fx.Populate(&cfg))
 	switch err := app.Err(); {
 	case cause.err != nil:
-		return cfg, cause.err
+		return cfg, ourFlag(cause.err)
 	case err != nil:
-		return cfg, err
+		return cfg, ourFlag(err)
 	case cfg.Backend != mqfx.BackendMySQL:
 		return cfg, fmt.Errorf("mq.backend is %q, which keeps messages in the process of the service: mqctl works on the database of %q", cfg.Backend, mqfx.BackendMySQL)
 	case cfg.DSN == "":
 		return cfg, fmt.Errorf("mq.dsn is empty: set it, mq.dsn_file or %s to user:password@tcp(host:3306)/database, in the files of --config or %s", mqfx.EnvDSN, mqfx.EnvConfig)
 	}
 	return cfg, nil
+}
+
+var mqfxFlag = regexp.MustCompile(`(^| )-config\b`)
+
+// ourFlag names the flag as it is here: mqfx takes it with one dash as well.
+func ourFlag(err error) error {
+	return errors.New(mqfxFlag.ReplaceAllString(err.Error(), "$1--config"))
 }
 
 // firstFailure keeps the error of the constructor that failed, without Fx's
@@ -148,11 +160,19 @@ func (f *firstFailure) LogEvent(e fxevent.Event) {
 	}
 }
 
-// listed are the tenants of MQ_TENANTS.
+// fromEnv are the tenants of MQ_TENANTS, none if that is not set.
+func fromEnv() (tenants.Set, error) {
+	if os.Getenv(tenants.EnvVar) == "" {
+		return tenants.Set{}, nil
+	}
+	return tenants.FromEnv()
+}
+
+// listed are the tenants that --all-tenants means.
 func listed() ([]tenants.ID, error) {
-	set, err := tenants.FromEnv()
-	if errors.Is(err, tenants.ErrEmpty) && os.Getenv(tenants.EnvVar) == "" {
-		return nil, fmt.Errorf("--all-tenants means those of %s, which is not set: set it to the list of the services, or name one by --tenant", tenants.EnvVar)
+	set, err := fromEnv()
+	if err == nil && set.Len() == 0 {
+		err = fmt.Errorf("--all-tenants means those of %s, which is not set: set it to the list of the services, or name one by --tenant", tenants.EnvVar)
 	}
 	return set.IDs(), err
 }

@@ -56,7 +56,8 @@ func TestJSONCannotDisturbTheTerminal(t *testing.T) {
 }
 
 func TestMoments(t *testing.T) {
-	now := time.Date(2026, 11, 30, 14, 5, 31, 0, time.Local)
+	zone := time.FixedZone("", 3600)
+	now := time.Date(2026, 11, 30, 14, 5, 31, 0, zone)
 	a := &app{now: func() time.Time { return now }}
 	for want, at := range map[string]time.Time{
 		"14:02:26, 3 min 5 s ago":          now.Add(-185 * time.Second),
@@ -71,13 +72,21 @@ func TestMoments(t *testing.T) {
 			t.Errorf("%v: %q, want %q", at, got, want)
 		}
 	}
+	if got := a.zone(); got != "+01:00" {
+		t.Errorf("the zone is %q", got)
+	}
+	// With daylight saving the zone of then may be another: one header is for all.
+	then := now.Add(-time.Minute).In(time.FixedZone("", 7200))
+	if got := a.zonedMoment(then); got != "14:04:31 +01:00, 1 min ago" {
+		t.Errorf("with its zone: %q", got)
+	}
 }
 
 // Columns begin at the same place on the screen, wide characters before them or
 // not, and numbers end there.
 func TestTableIsAlignedByWidth(t *testing.T) {
 	var out strings.Builder
-	if err := renderTable(&out, table.Row{"key", "n", "owner"}, []table.Row{{"世界", 7, "a"}, {"abcd", 1234, "b"}, {"x", 1, "c"}}); err != nil {
+	if err := renderTable(&out, 0, table.Row{"key", "n", "owner"}, []table.Row{{"世界", 7, "a"}, {"abcd", 1234, "b"}, {"x", 1, "c"}}); err != nil {
 		t.Fatal(err)
 	}
 	const want = "KEY      N  OWNER\n世界     7  a\nabcd  1234  b\nx        1  c\n"

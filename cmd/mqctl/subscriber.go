@@ -19,6 +19,7 @@ type subscriberRow struct {
 	HeartbeatAgeMS int64     `json:"heartbeat_age_ms"`
 	StartedAt      time.Time `json:"started_at"`
 	Leases         count     `json:"leases"`
+	Expired        count     `json:"expired"`
 	placed
 }
 
@@ -26,15 +27,18 @@ func (a *app) subscribers() *cobra.Command {
 	var p page
 	l := &listing[subscriberRow]{
 		page:   &p,
-		header: table.Row{"tenant", "topic", "group", "name", "alive", "heartbeat", "started", "leases"},
+		header: table.Row{"tenant", "topic", "group", "name", "alive", "heartbeat", "started", "leases", "expired"},
 		cells: func(r subscriberRow) table.Row {
 			alive := "gone"
 			if r.Alive {
 				alive = "alive"
 			}
+			heartbeat, started := "-", "-"
+			if !r.StartedAt.IsZero() { // it has a heartbeat
+				heartbeat, started = age(time.Duration(r.HeartbeatAgeMS)*time.Millisecond)+" ago", a.moment(r.StartedAt)
+			}
 			return table.Row{
-				quote(r.Tenant), quote(r.Topic), quote(r.Group), quote(r.Name), alive,
-				age(time.Duration(r.HeartbeatAgeMS)*time.Millisecond) + " ago", a.moment(r.StartedAt), r.Leases,
+				quote(r.Tenant), quote(r.Topic), quote(r.Group), quote(r.Name), alive, heartbeat, started, r.Leases, r.Expired,
 			}
 		},
 		fetch: func(ctx context.Context, s *session, id tenants.ID) ([]subscriberRow, error) {
@@ -43,7 +47,7 @@ func (a *app) subscribers() *cobra.Command {
 			for i, o := range list {
 				rows[i] = subscriberRow{
 					string(o.Tenant), o.Topic, o.Group, o.Name, o.Alive, o.HeartbeatAge.Milliseconds(), o.StartedAt.UTC(),
-					count(o.Leases),
+					count(o.Leases), count(o.Expired),
 					placed{cursor(o.Cursor())},
 				}
 			}
@@ -53,7 +57,9 @@ func (a *app) subscribers() *cobra.Command {
 	c := &cobra.Command{
 		Use: "subscribers", Short: "List the processes that consume, or did until recently",
 		Long: "List the processes that consume, or did until recently. A subscriber has a heartbeat while the tenant has\n" +
-			"something stored on its topic: none at all is no sign of trouble where nothing waits.",
+			"something stored on its topic: none at all is no sign of trouble where nothing waits. Leases are those it\n" +
+			"holds now, and expired those it has left, counted among the first 10,000 of its group. One that has leases\n" +
+			"and no heartbeat any more shows a dash for what only a heartbeat tells.",
 		Example: "  mqctl subscribers --tenant acme --topic orders",
 		RunE:    l.run(a),
 	}

@@ -11,6 +11,10 @@ import (
 	"syscall"
 	"testing"
 	"unsafe"
+
+	"github.com/jedib0t/go-pretty/v6/text"
+
+	"github.com/tenantmq/tenantmq/backend"
 )
 
 // terminal is one that a process runs in, seen from the other side.
@@ -118,13 +122,13 @@ func TestThePersonAskedDecides(t *testing.T) {
 	f := newFixture(t)
 	f.publish(acme, orders, "k", "a", "b")
 	purge := []string{"purge", "--tenant", "acme", "--topic", orders}
-	for _, answer := range []string{"no\n", "\n", "y\n", "yes please\n", "\x04"} {
+	for _, answer := range []string{"no\n", "\n", "yes please\n", "\x04"} {
 		f.inTerminal(nil, purge...).wait("2 messages").wait("Go on? (yes/no) ").typed(answer).wait("nothing was changed").end(exitRefused)
 		f.equal("messages after "+answer, 2, f.stored(orders))
 	}
 	asked := f.inTerminal(nil, purge...).wait("(yes/no) ")
 	f.check(asked.cmd.Process.Signal(os.Interrupt))
-	asked.end(exitRefused)
+	asked.wait("interrupted; nothing was changed").end(exitRefused)
 	f.equal("messages after an interrupt", 2, f.stored(orders))
 
 	screen := f.inTerminal(nil, purge...).wait("(yes/no) ").typed("yes\n").end(exitDone)
@@ -132,6 +136,10 @@ func TestThePersonAskedDecides(t *testing.T) {
 		t.Errorf("the screen is %q", screen)
 	}
 	f.equal("messages", 0, f.stored(orders))
+
+	f.publish(acme, orders, "k", "c")
+	f.inTerminal(nil, purge...).wait(" 1 message, ").wait("(yes/no) ").typed("Y\n").end(exitDone)
+	f.equal("messages after a y", 0, f.stored(orders))
 }
 
 // Every destructive command asks, and does nothing on a no.
@@ -169,6 +177,42 @@ func TestTopRunsUntilQIsPressed(t *testing.T) {
 			t.Errorf("the largest lag is not first: %q", screen)
 		}
 	}
+}
+
+// A table is as wide as the terminal, unless it should not be, and as its names
+// where there is none.
+func TestTablesFitTheTerminal(t *testing.T) {
+	f := newFixture(t)
+	long := strings.Repeat("long", 20)
+	f.publish(acme, long, "k", "m")
+	list := []string{"topics", "--tenant", "acme"}
+	columns := []string{"COLUMNS=60"}
+	for line := range strings.Lines(f.inTerminal(columns, list...).end(exitDone)) {
+		if n := text.StringWidthWithoutEscSequences(strings.TrimRight(line, "\r\n")); n > 60 || strings.Contains(line, long) {
+			t.Errorf("a line has %d characters: %s", n, line)
+		}
+	}
+	if screen := f.inTerminal(columns, append(list, "--wide")...).end(exitDone); !strings.Contains(screen, long) {
+		t.Errorf("cut in spite of --wide: %s", screen)
+	}
+	cmd := process(t, f.dsn, list...)
+	cmd.Env = append(cmd.Env, columns...)
+	finish(t, cmd).want(exitDone, long)
+}
+
+// Bytes that would disturb a terminal do not get there by mistake.
+func TestRawPayloadAsksForATerminal(t *testing.T) {
+	f := newFixture(t)
+	for id, data := range map[string]string{"text": "harmless\n", "bell": "\a\x1b[31m"} {
+		_, err := f.Publish(f.ctx, backend.Message{Tenant: acme, Topic: orders, PartitionKey: "k", ID: id, Payload: []byte(data)})
+		f.check(err)
+	}
+	show := []string{"message", "show", "--raw", "--tenant", "acme", "--topic", orders, "--key", "k", "--id"}
+	f.inTerminal(nil, append(show, "text")...).wait("harmless").end(exitDone)
+	if screen := f.inTerminal(nil, append(show, "bell")...).wait("--yes").end(exitUsage); strings.Contains(screen, "\a") {
+		t.Errorf("the terminal got %q", screen)
+	}
+	f.inTerminal(nil, append(show, "bell", "--yes")...).wait("\a").end(exitDone)
 }
 
 func TestColoursAreForTerminalsThatWantThem(t *testing.T) {

@@ -29,7 +29,7 @@ const (
 // frame is what top shows at a time.
 type frame struct {
 	At      time.Time `json:"at"`
-	Tenants []topRow  `json:"tenants"` // by lag, the largest first
+	Tenants []topRow  `json:"tenants"` // by lag, then by dead letters, the largest first
 }
 
 type topRow struct {
@@ -54,12 +54,17 @@ func (a *app) top() *cobra.Command {
 	}
 	c := &cobra.Command{
 		Use: "top", Short: "Watch tenants by lag, the largest first",
-		Long: "Watch tenants by lag, the largest first, until q is pressed. Lag is the sum over all topics and groups;\n" +
+		Long: "Watch tenants by lag and then by dead letters, the largest first, until q is pressed. Lag is the sum over all topics and groups;\n" +
 			"\"change\" is by how much it has grown (+) or shrunk (-) a second since the frame before: what was published\n" +
 			"less what was settled. Dead letters are the messages of topics that end in a suffix of the configuration.\n" +
 			"Where standard output is no terminal, one frame is printed, of two samples an interval apart.",
 		Example: "  mqctl top --all-tenants\n  mqctl top --all-tenants --json",
 		RunE: a.lasting(check, func(ctx context.Context, s *session) error {
+			if !who.all {
+				if err := a.within(ctx, func(ctx context.Context) error { return a.noteAbsent(ctx, s, &who.target) }); err != nil {
+					return err
+				}
+			}
 			t := &top{app: a, session: s, who: &who, interval: interval, suffixes: suffixes(s)}
 			if a.json || !a.outTerminal || !a.inTerminal {
 				return t.once(ctx)
@@ -104,7 +109,9 @@ func (t *top) sample(ctx context.Context) (frame, error) {
 	for i := range f.Tenants {
 		f.Tenants[i].ChangePerS = t.change(f, f.Tenants[i])
 	}
-	slices.SortStableFunc(f.Tenants, func(a, b topRow) int { return cmp.Compare(b.Lag.N, a.Lag.N) })
+	slices.SortStableFunc(f.Tenants, func(a, b topRow) int {
+		return cmp.Or(cmp.Compare(b.Lag.N, a.Lag.N), cmp.Compare(b.DeadLetters.N, a.DeadLetters.N))
+	})
 	t.last = f
 	return f, nil
 }
@@ -164,11 +171,11 @@ func (t *top) once(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return t.emit(f, func() error { return t.draw(t.out, f, len(f.Tenants)) })
+	return t.emit(f, func() error { return t.draw(t.out, t.width(), f, len(f.Tenants)) })
 }
 
 // draw shows the first tenants of a frame.
-func (t *top) draw(w io.Writer, f frame, most int) error {
+func (t *top) draw(w io.Writer, width int, f frame, most int) error {
 	shown := min(most, len(f.Tenants))
 	rows := make([]table.Row, shown)
 	for i, r := range f.Tenants[:shown] {
@@ -177,7 +184,7 @@ func (t *top) draw(w io.Writer, f frame, most int) error {
 			r.Groups, r.Paused, r.Subscribers,
 		}
 	}
-	return renderTable(w, table.Row{"tenant", "lag", "change/s", "oldest", "dead letters", "groups", "paused", "subscribers"}, rows)
+	return renderTable(w, width, table.Row{"tenant", "lag", "change/s", "oldest", "dead letters", "groups", "paused", "subscribers"}, rows)
 }
 
 func changeCell(rate *float64) string {
@@ -246,11 +253,11 @@ func (t *top) paintScreen(out *os.File, f frame, err error) {
 	}
 	room := max(height-4, 1)
 	var screen bytes.Buffer
-	fmt.Fprintf(&screen, "mqctl top  %s  every %v  %d of %d tenants  q quits\n\n",
-		t.now().Format(time.TimeOnly), t.interval, min(room, len(f.Tenants)), len(t.who.ids))
+	fmt.Fprintf(&screen, "mqctl top  %s  every %s  %d of %d tenants  q quits\n\n",
+		t.now().Format(time.TimeOnly+" -07:00"), age(t.interval), min(room, len(f.Tenants)), len(t.who.ids))
 	if err != nil {
 		fmt.Fprintln(&screen, printable(err.Error()))
-	} else if err := t.draw(&screen, f, room); err != nil {
+	} else if err := t.draw(&screen, width, f, room); err != nil {
 		fmt.Fprintln(&screen, err)
 	}
 	var painted strings.Builder

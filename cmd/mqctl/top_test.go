@@ -52,3 +52,13 @@ func TestDeadLetterTopicsAreKnownByEverySuffix(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", d)
 	}
 }
+
+// Of tenants without a lag, those with dead letters come first.
+func TestTopPutsDeadLettersBeforeNothing(t *testing.T) {
+	f := newFixture(t)
+	f.publish(globex, dead, "k", "m")
+	got := decode[frame](f.run("top", "--all-tenants", "--json", "--interval", "100ms").want(exitDone))
+	if len(got.Tenants) != 2 || got.Tenants[0].Tenant != "globex" || got.Tenants[0].DeadLetters.N != 1 || got.Tenants[0].Lag.N != 0 {
+		t.Errorf("%+v", got)
+	}
+}

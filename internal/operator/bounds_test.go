@@ -81,6 +81,14 @@ func listings() []listing {
 			_, err := o.Estimate(ctx, t, "wide", Scope{})
 			return err
 		}, 25_000},
+		{"doctor", func(ctx context.Context, o *Operator, t tenants.ID) error {
+			for _, finding := range o.Doctor(ctx, []tenants.ID{t}) {
+				if finding.Severity > OK && strings.Contains(finding.Found, "could not be looked at") {
+					return fmt.Errorf("%+v", finding)
+				}
+			}
+			return nil
+		}, 420_000},
 	}
 }
 

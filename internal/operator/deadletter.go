@@ -40,11 +40,11 @@ func (o *Operator) DeadLetters(ctx context.Context, tenant tenants.ID, p Page) (
 	var list []DeadLetter
 	for _, topic := range topics {
 		if p.Topic == "" {
-			n, _, err := readOne(ctx, o.db, newQuery(stmtHasDead, string(tenant), topic, deadHeads), single[int])
+			found, err := o.hasDead(ctx, tenant, topic)
 			if err != nil {
-				return nil, wrap("look for dead letters", tenant, topic, err)
+				return nil, err
 			}
-			if n == 0 {
+			if !found {
 				continue
 			}
 		}
@@ -66,6 +66,21 @@ func (o *Operator) DeadLetters(ctx context.Context, tenant tenants.ID, p Page) (
 		}
 	}
 	return list, nil
+}
+
+// hasDead looks at the beginning of a topic.
+func (o *Operator) hasDead(ctx context.Context, tenant tenants.ID, topic string) (bool, error) {
+	n, _, err := readOne(ctx, o.db, newQuery(stmtHasDead, string(tenant), topic, deadHeads), single[int])
+	return n > 0, wrap("look for dead letters", tenant, topic, err)
+}
+
+// countDead counts those that a group has failed, or all with the group "", among
+// the first messages of a topic.
+func (o *Operator) countDead(ctx context.Context, tenant tenants.ID, topic, group string, bound int) (Count, error) {
+	type row struct{ read, dead int }
+	q := newQuery(stmtCountDead, group, group, string(tenant), topic, bound+1)
+	r, _, err := readOne(ctx, o.db, q, func(r *row) []any { return []any{&r.read, &r.dead} })
+	return Count{N: min(r.dead, bound), AtLeast: r.read > bound && r.dead > 0}, err
 }
 
 // storedRow is a row of queue_messages in messageColumns.

@@ -15,6 +15,13 @@
 //     is published in other partitions, or afterwards.
 //     [TestPurgeBesidePublishersAndASubscriber,
 //     TestPurgeWaitsForSettlementsBeforeItLooks]
+//   - Nothing is written to tables of another version.
+//     [TestNothingIsWrittenToTablesOfAnotherVersion]
+//   - Dead letters do not go where no group takes them, unless that is forced.
+//     [TestRedriveIntoNothingIsRefused]
+//   - Doctor finds partitions that do not get on though their subscribers are
+//     alive. [TestDoctorFindsPartitionsThatFail,
+//     TestDoctorFindsHandlersThatHang]
 //   - Whatever is done in steps can be interrupted: what was done stays so, and
 //     the error says how much. [TestRedriveManyCanBeInterrupted,
 //     TestPurgeCanBeInterrupted]

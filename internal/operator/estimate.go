@@ -1,6 +1,7 @@
 package operator
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/tenantmq/tenantmq/backend"
@@ -11,6 +12,10 @@ import (
 type Scope struct {
 	PartitionKey string // "" for all; leaves DeadLetters and the leases of others out
 	Group        string // "" for all
+	// CountTo is that of the Operator for this estimate. 0 for the same; 1 to
+	// 1,000,000, which reads as many index entries of every kind, and for
+	// DeadLetters as many rows.
+	CountTo int
 }
 
 // Estimate is what there is for a destructive operation to work on, so that
@@ -28,27 +33,24 @@ type Estimate struct {
 // Estimate counts what a topic of a tenant holds.
 func (o *Operator) Estimate(ctx context.Context, tenant tenants.ID, topic string, s Scope) (Estimate, error) {
 	err := o.check(backend.CheckTenant(tenant), backend.CheckTopic(topic), unless(s.PartitionKey, backend.CheckPartitionKey),
-		unless(s.Group, backend.CheckGroup))
+		unless(s.Group, backend.CheckGroup), checkCountTo(cmp.Or(s.CountTo, o.countTo())))
 	if err != nil {
 		return Estimate{}, err
 	}
+	s.CountTo = cmp.Or(s.CountTo, o.countTo())
 	e, err := o.estimate(ctx, tenant, topic, s)
 	return e, wrap("estimate", tenant, topic, err)
 }
 
 func (o *Operator) estimate(ctx context.Context, tenant tenants.ID, topic string, s Scope) (e Estimate, err error) {
-	bound := o.countTo()
+	bound := s.CountTo
 	if s.PartitionKey == "" {
-		if e.Messages, err = o.countMessages(ctx, tenant, topic); err != nil {
+		if e.Messages, err = o.countMessages(ctx, tenant, topic, bound); err != nil {
 			return e, err
 		}
-		type row struct{ read, dead int }
-		q := newQuery(stmtCountDead, s.Group, s.Group, string(tenant), topic, bound+1)
-		r, _, err := readOne(ctx, o.db, q, func(r *row) []any { return []any{&r.read, &r.dead} })
-		if err != nil {
+		if e.DeadLetters, err = o.countDead(ctx, tenant, topic, s.Group, bound); err != nil {
 			return e, err
 		}
-		e.DeadLetters = Count{N: min(r.dead, bound), AtLeast: r.read > bound && r.dead > 0}
 	} else {
 		n, _, err := readOne(ctx, o.db, newQuery(stmtCountOfKey, string(tenant), topic, s.PartitionKey, bound+1), single[int])
 		if err != nil {
@@ -73,7 +75,7 @@ func (o *Operator) estimate(ctx context.Context, tenant tenants.ID, topic string
 		if s.Group != "" && group != s.Group {
 			continue
 		}
-		if err := o.estimateGroup(ctx, tenant, pair{topic, group}, s.PartitionKey, &e); err != nil {
+		if err := o.estimateGroup(ctx, tenant, pair{topic, group}, s, &e); err != nil {
 			return e, err
 		}
 	}
@@ -81,8 +83,8 @@ func (o *Operator) estimate(ctx context.Context, tenant tenants.ID, topic string
 }
 
 // estimateGroup adds the rows of a group.
-func (o *Operator) estimateGroup(ctx context.Context, tenant tenants.ID, of pair, key string, e *Estimate) error {
-	bound := o.countTo()
+func (o *Operator) estimateGroup(ctx context.Context, tenant tenants.ID, of pair, s Scope, e *Estimate) error {
+	bound, key := s.CountTo, s.PartitionKey
 	q := newQuery(stmtCountStates, string(tenant), of.group, of.topic)
 	if key != "" {
 		q.add(ofKey, key)
@@ -107,11 +109,11 @@ func (o *Operator) estimateGroup(ctx context.Context, tenant tenants.ID, of pair
 		return err
 	}
 	for condition, sum := range map[string]*Count{"": &e.Leases, ifHeld: &e.Held, ifStale: &e.Stale} {
-		c, err := o.countLeases(ctx, tenant, of, condition, bound)
+		n, err := o.countLeases(ctx, tenant, of, condition, bound)
 		if err != nil {
 			return err
 		}
-		*sum = sum.plus(count(c.all, bound), bound)
+		*sum = sum.plus(count(n, bound), bound)
 	}
 	return nil
 }

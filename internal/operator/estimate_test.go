@@ -36,6 +36,10 @@ func TestEstimateIsWhatWouldBeDone(t *testing.T) {
 	f.want("beyond the bound", Estimate{
 		Messages: Count{100, true}, DeadLetters: Count{2, true}, States: Count{100, true}, Leases: Count{100, true}, Held: Count{100, true}, Stale: Count{N: 2}, Groups: 2,
 	}, got)
+	f.want("of a higher bound", Count{N: 2_100}, must[Estimate](f)(f.Estimate(f.ctx, acme, orders, Scope{CountTo: MaxCountTo})).Messages)
+	if _, err := f.Estimate(f.ctx, acme, orders, Scope{CountTo: MaxCountTo + 1}); !errors.Is(err, backend.ErrInvalid) {
+		t.Errorf("beyond all bounds: %v", err)
+	}
 	if _, err := f.Estimate(f.ctx, acme, orders, Scope{Group: "g "}); !errors.Is(err, backend.ErrInvalid) {
 		t.Errorf("a bad group: %v", err)
 	}

@@ -3,6 +3,7 @@ package operator
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/tenantmq/tenantmq/backend"
@@ -93,6 +94,10 @@ func (o *Operator) lag(ctx context.Context, tenant tenants.ID, topic string, r r
 	}
 	n := count(got.n, backend.MaxLag)
 	return backend.Lag{Messages: n.N, Oldest: fromMillis(got.age), AtLeast: n.AtLeast}, nil
+}
+
+func isRegistered(list []registration, group string) bool {
+	return slices.ContainsFunc(list, func(r registration) bool { return r.group == group })
 }
 
 // registration is a group's row of a topic.

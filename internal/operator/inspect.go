@@ -28,11 +28,15 @@ func (e *examination) reach(ctx context.Context) bool {
 		e.find(check, Bad, "start the server, or correct the DSN", "it does not answer: %v", err)
 		return false
 	}
-	switch err := e.q.Verify(ctx); {
+	err := e.q.Verify(ctx)
+	e.verified = err
+	version, _, _ := readOne(ctx, e.db, newQuery(stmtVersion), single[string]) // it has answered just now
+	e.vitess = strings.Contains(version, "Vitess")
+	switch {
 	case err == nil:
 		e.ok(check, "the queue accepts it")
-	case errors.Is(err, mysql.ErrSchemaMissing), errors.Is(err, mysql.ErrSchemaOlder), errors.Is(err, mysql.ErrSchemaNewer):
-		e.find(check, Bad, "bring the tables to the version of this release: mysql.Migrate", "%v", err)
+	case schemaKind(err) != nil:
+		e.find(check, Bad, "see the check of the schema", "the queue refuses it: %v", schemaKind(err))
 	default:
 		e.find(check, Bad, "do what the error says", "%v", err)
 	}
@@ -42,12 +46,23 @@ func (e *examination) reach(ctx context.Context) bool {
 func (e *examination) schema(ctx context.Context) {
 	const check = "schema"
 	s, err := mysql.Status(ctx, e.db)
-	if err != nil {
-		e.blind(check, err, "on Vitess there is no version table, and the check of the database says whether the tables fit")
-		return
+	switch {
+	case err != nil && e.vitess:
+		e.blind(check, err, "on Vitess there may be no version table, and the check of the database says whether the tables fit")
+	case err != nil:
+		e.blind(check, err, "see the check of the database")
+	case s.Current == 0:
+		e.find(check, Bad, mqctl("migrate up"), "the queue's tables are missing, or the table mq_schema_version with their version")
+	case s.Current < s.Latest:
+		e.find(check, Bad, mqctl("migrate up"), "version %d; this release works on %d", s.Current, s.Latest)
+	case s.Current > s.Latest:
+		e.find(check, Bad, "deploy the release that migrated them, and use its mqctl", "version %d; this release works on %d", s.Current, s.Latest)
+	case errors.Is(e.verified, mysql.ErrSchemaMissing):
+		e.find(check, Bad, "restore them from a backup; or if the queue is empty, DROP TABLE mq_schema_version and run "+mqctl("migrate up"),
+			"version %d is recorded, and tables are missing", s.Current)
+	default:
+		e.ok(check, "version %d; this release works on %d", s.Current, s.Latest)
 	}
-	e.judge(check, s.Current == s.Latest, Bad, "mysql.Migrate for an older one; a newer release of the tool for a newer one",
-		"version %d; this release works on %d", s.Current, s.Latest)
 }
 
 func (e *examination) settings(ctx context.Context) {
@@ -67,7 +82,7 @@ func (e *examination) settings(ctx context.Context) {
 	if !ok {
 		level = v["tx_isolation"]
 	}
-	e.judge("isolation", level == "REPEATABLE-READ", Bad, "open the pool with mysql.Open; below REPEATABLE READ the queue loses messages", "%s", level)
+	e.judge("isolation", level == "REPEATABLE-READ", Bad, "set transaction_isolation to REPEATABLE-READ on the server, or in the DSN; below it the queue loses messages", "%s", level)
 
 	modes := strings.Split(v["sql_mode"], ",")
 	strict := slices.Contains(modes, "STRICT_TRANS_TABLES") || slices.Contains(modes, "STRICT_ALL_TABLES")

@@ -30,6 +30,7 @@ type Lease struct {
 	Tenant              tenants.ID
 	Topic, PartitionKey string
 	Group               string
+	Paused              bool   // nothing is delivered to the group; filled in by Leases, as Pending is
 	Owner               string // a subscriber's name
 	Epoch               uint64
 	Since               time.Time
@@ -141,6 +142,7 @@ func (o *Operator) findPending(ctx context.Context, tenant tenants.ID, of pair, 
 	}
 	positions, err := o.positions(ctx, tenant, of.topic, r, keys)
 	for i, key := range keys {
+		list[i].Paused = r.paused
 		list[i].Pending = stored[key].tail > positions[key]
 	}
 	return err

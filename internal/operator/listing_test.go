@@ -127,6 +127,7 @@ func TestLagIsThatOfTheQueue(t *testing.T) {
 func TestOffsetsShowWhatIsPendingAndWhoHasIt(t *testing.T) {
 	f := newFixture(t)
 	first := stage(f).Offset
+	f.check(f.q.Pause(f.ctx, acme, orders, audit))
 	got := must[[]Offset](f)(f.Offsets(f.ctx, acme, Page{}))
 	for i := range got {
 		if got[i].Oldest < 0 || got[i].Oldest > time.Minute {
@@ -136,8 +137,8 @@ func TestOffsetsShowWhatIsPendingAndWhoHasIt(t *testing.T) {
 	}
 	b := first + 3
 	f.want("offsets", []Offset{
-		{Tenant: acme, Topic: orders, PartitionKey: "a", Group: audit, Head: first, Tail: first + 2, Pending: Count{N: 3}},
-		{Tenant: acme, Topic: orders, PartitionKey: "b", Group: audit, Head: b, Tail: b, Pending: Count{N: 1}},
+		{Tenant: acme, Topic: orders, PartitionKey: "a", Group: audit, Paused: true, Head: first, Tail: first + 2, Pending: Count{N: 3}},
+		{Tenant: acme, Topic: orders, PartitionKey: "b", Group: audit, Paused: true, Head: b, Tail: b, Pending: Count{N: 1}},
 		{
 			Tenant: acme, Topic: orders, PartitionKey: "a", Group: billing, Watermark: first, Head: first, Tail: first + 2, Pending: Count{N: 2},
 			Owner: "billing-1", State: Held,
@@ -239,7 +240,7 @@ func TestPagesAreTheWholeListing(t *testing.T) {
 	f.exec("UPDATE queue_messages SET original_topic = 'x'")
 	paged(f, "offsets", 3*3*4, f.Offsets, Offset.Cursor)
 	paged(f, "leases", 3*3*4, f.Leases, Lease.Cursor)
-	paged(f, "subscribers", 3*3*2, f.Subscribers, Subscriber.Cursor)
+	paged(f, "subscribers", 3*3*3, f.Subscribers, Subscriber.Cursor)
 	paged(f, "dead letters", 3*4*2, f.DeadLetters, DeadLetter.Cursor)
 }
 
@@ -271,5 +272,42 @@ func paged[T any](f *fixture, what string, rows int, list func(ctx context.Conte
 	}
 	if _, err := list(f.ctx, "", Page{}); !errors.Is(err, backend.ErrInvalid) {
 		f.Errorf("%s of no tenant: %v", what, err)
+	}
+}
+
+// An owner that has vanished is listed with what it still has.
+func TestSubscribersShowTheLeasesOfOwnersWithoutAHeartbeat(t *testing.T) {
+	f := newFixture(t)
+	f.exec("INSERT INTO queue_subscriber_heartbeats VALUES (?, ?, ?, 'late', 1000, 1000, 2000), (?, ?, ?, 'z', 1000, 1000, 2000)",
+		string(acme), billing, orders, string(acme), billing, orders)
+	for key, of := range map[string]string{
+		"a": "'late', 7, 1, 1, 1", "b": "'late', 7, 1, 1, 1", "c": "'gone', 7, 1, 1, 1", "d": "'gone', 7, 1, 1, " + nowMillis + " + 60000",
+		"e": "'\x01', 7, 1, 1, 1", "f": "'back', 7, 1, 1, 0",
+	} {
+		f.exec("INSERT INTO queue_partition_leases VALUES (?, ?, ?, ?, "+of+", 0, 0)", string(acme), billing, orders, key)
+	}
+	f.exec("INSERT INTO queue_partition_leases VALUES (?, ?, ?, 'a', 'alone', 7, 1, 1, 1, 0, 0)", string(acme), audit, orders)
+	base := Subscriber{Tenant: acme, Topic: orders, Group: billing}
+	alone := Subscriber{Tenant: acme, Topic: orders, Group: audit, Name: "alone", Gone: true, Expired: Count{N: 1}}
+	odd, gone, late, z := base, base, base, base
+	odd.Name, odd.Gone, odd.Expired = "\x01", true, Count{N: 1}
+	gone.Name, gone.Gone, gone.Leases, gone.Expired = "gone", true, Count{N: 1}, Count{N: 1}
+	late.Name, late.Expired = "late", Count{N: 2}
+	z.Name = "z"
+	want := []Subscriber{alone, odd, gone, late, z}
+	for _, limit := range []int{1, 2, 3, 4, 5, 6} {
+		var got []Subscriber
+		for p := (Page{Limit: limit}); len(got) <= len(want); {
+			page := must[[]Subscriber](f)(f.Subscribers(f.ctx, acme, p))
+			for _, s := range page {
+				s.StartedAt, s.HeartbeatAge = time.Time{}, 0
+				got = append(got, s)
+			}
+			if len(page) < limit {
+				break
+			}
+			p.After = page[limit-1].Cursor()
+		}
+		f.want(fmt.Sprintf("in pages of %d", limit), want, got)
 	}
 }

@@ -31,12 +31,14 @@ type fixture struct {
 	testing.TB
 	*Operator
 	ctx context.Context
+	dsn string
 }
 
 // newFixture consumes for the tenants given; none means acme.
 func newFixture(t testing.TB, list ...tenants.ID) *fixture {
 	t.Helper()
-	db, err := mysql.Open(testdb.DSN(t))
+	dsn := testdb.DSN(t)
+	db, err := mysql.Open(dsn)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +68,7 @@ func newFixture(t testing.TB, list ...tenants.ID) *fixture {
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	t.Cleanup(cancel)
-	return &fixture{TB: t, Operator: New(db, q), ctx: ctx}
+	return &fixture{TB: t, Operator: New(db, q), ctx: ctx, dsn: dsn}
 }
 
 func (f *fixture) check(err error) {

@@ -31,6 +31,7 @@ type MessageDetail struct {
 // MessageState is where a group stands with a message.
 type MessageState struct {
 	Group   string
+	Paused  bool // nothing is delivered to the group
 	Settled bool // the group is through with it, or it does not go there
 	// Stored tells that the fields below, which are zero otherwise, come from a
 	// delivery state: there is one once the message has failed, was postponed, or
@@ -45,8 +46,11 @@ type MessageState struct {
 	// Suspect tells that an owner which vanished may have been handed the message
 	// when it did.
 	Suspect bool
-	// Owner has the partition's lease or had it last, and Lease is its state. The
-	// message may be in the hands of an owner who holds it.
+	// InHand tells that the owner who holds the lease now may have been handed the
+	// message. A suspect that is in hand was taken over: the new owner may be at
+	// it. One that is not waits for a new owner, or for this one to come to it.
+	InHand bool
+	// Owner has the partition's lease or had it last, and Lease is its state.
 	Owner string
 	Lease LeaseState
 }
@@ -130,12 +134,17 @@ func (o *Operator) messageState(ctx context.Context, tenant tenants.ID, topic st
 		return MessageState{}, err
 	}
 	s, lease := r.MessageState, leases[m.key]
-	s.Group, s.Stored, s.LastError = g.group, found, r.lastError.V
+	s.Group, s.Paused, s.Stored, s.LastError = g.group, g.paused, found, r.lastError.V
 	s.Settled = s.Settled || m.offset <= positions[m.key] || m.targetGroup != "" && m.targetGroup != g.group
 	if found && !s.Settled {
 		s.VisibleIn = fromMillis(r.delay)
 	}
-	s.Suspect = !s.Settled && m.offset <= lease.Suspect
+	suspect := lease.Suspect
+	if lease.State == Expired { // what it had claimed is suspect to whoever takes it
+		suspect = max(suspect, lease.Claimed)
+	}
+	s.Suspect = !s.Settled && m.offset <= suspect
+	s.InHand = !s.Settled && lease.State == Held && m.offset <= lease.Claimed
 	s.Owner, s.Lease = lease.Owner, lease.State
 	return s, nil
 }
@@ -151,7 +160,11 @@ func (o *Operator) DeleteMessage(ctx context.Context, tenant tenants.ID, topic, 
 	if err := o.check(checkIdentity(tenant, topic, partitionKey, id)); err != nil {
 		return err
 	}
-	if err := o.deleteMessage(ctx, tenant, topic, partitionKey, id); err != nil {
+	err := o.CheckSchema(ctx)
+	if err == nil {
+		err = o.deleteMessage(ctx, tenant, topic, partitionKey, id)
+	}
+	if err != nil {
 		return fmt.Errorf("delete message %q of tenant %q, topic %q, partition key %q: %w", id, tenant, topic, partitionKey, err)
 	}
 	return nil

@@ -2,6 +2,7 @@ package operator
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -47,6 +48,35 @@ func TestMessageShowsWhereEveryGroupStands(t *testing.T) {
 	if _, err := f.Message(f.ctx, acme, orders, "a", ""); !errors.Is(err, backend.ErrInvalid) {
 		t.Errorf("no id: %v", err)
 	}
+}
+
+// A suspect that its new owner may be at is told from one that nobody is.
+func TestMessageShowsWhoMayBeAtIt(t *testing.T) {
+	f := newFixture(t)
+	f.register(orders, billing)
+	r := f.publish(orders, "a", "a1")[0].Offset
+	f.exec("INSERT INTO queue_partition_leases VALUES (?, ?, ?, 'a', 's', 7, 1, 1000, 0, 0, 0)", string(acme), billing, orders)
+	const held, expired = nowMillis + " + 60000", "1"
+	for _, c := range []struct {
+		expires          string
+		claimed, suspect uint64
+		want             MessageState
+	}{
+		{held, 0, 0, MessageState{Lease: Held}},
+		{held, r, 0, MessageState{Lease: Held, InHand: true}},
+		{held, r, r, MessageState{Lease: Held, InHand: true, Suspect: true}},
+		{held, r - 1, r, MessageState{Lease: Held, Suspect: true}},
+		{expired, r, r, MessageState{Lease: Expired, Suspect: true}},
+		{expired, r, 0, MessageState{Lease: Expired, Suspect: true}}, // as whoever takes it next will find it
+	} {
+		f.exec("UPDATE queue_partition_leases SET lease_expires_at = "+c.expires+", claimed_offset = ?, suspect_offset = ?", c.claimed, c.suspect)
+		c.want.Group, c.want.Owner = billing, "s"
+		f.want(fmt.Sprintf("claimed %d, suspect %d, of %d", c.claimed, c.suspect, r), []MessageState{c.want},
+			must[MessageDetail](f)(f.Message(f.ctx, acme, orders, "a", "a1")).Groups)
+	}
+	f.check(f.q.Pause(f.ctx, acme, orders, billing))
+	f.want("paused", true, must[MessageDetail](f)(f.Message(f.ctx, acme, orders, "a", "a1")).Groups[0].Paused)
+	f.want("lease of a paused group", true, must[[]Lease](f)(f.Leases(f.ctx, acme, Page{}))[0].Paused)
 }
 
 func TestDeleteMessageLeavesNothingOfIt(t *testing.T) {

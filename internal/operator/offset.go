@@ -1,6 +1,7 @@
 package operator
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -14,6 +15,7 @@ type Offset struct {
 	Tenant              tenants.ID
 	Topic, PartitionKey string
 	Group               string
+	Paused              bool   // nothing is delivered to the group
 	Watermark           uint64 // all up to here is settled
 	Head, Tail          uint64 // the first and the last offset stored
 	// Pending are the messages that the group has not settled, delivered or not.
@@ -70,9 +72,12 @@ func (o *Operator) Offsets(ctx context.Context, tenant tenants.ID, p Page) ([]Of
 	return list, nil
 }
 
-// before compares as the database does, as if the shorter were padded with
+// before is compare's less.
+func before(a, b string) bool { return compare(a, b) < 0 }
+
+// compare compares as the database does, as if the shorter were padded with
 // spaces.
-func before(a, b string) bool {
+func compare(a, b string) int {
 	for i := range max(len(a), len(b)) {
 		x, y := byte(' '), byte(' ')
 		if i < len(a) {
@@ -82,10 +87,10 @@ func before(a, b string) bool {
 			y = b[i]
 		}
 		if x != y {
-			return x < y
+			return cmp.Compare(x, y)
 		}
 	}
-	return false
+	return 0
 }
 
 // offsets are the rows of a group in partitions.
@@ -106,7 +111,7 @@ func (o *Operator) offsets(ctx context.Context, tenant tenants.ID, topic string,
 	var open []*Offset
 	for i, key := range keys {
 		rows[i] = Offset{
-			Tenant: tenant, Topic: topic, PartitionKey: key, Group: g.group,
+			Tenant: tenant, Topic: topic, PartitionKey: key, Group: g.group, Paused: g.paused,
 			Watermark: positions[key], Head: stored[key].head, Tail: stored[key].tail,
 			Owner: leases[key].Owner, State: leases[key].State,
 		}

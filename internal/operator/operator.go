@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/tenantmq/tenantmq/backend"
@@ -33,6 +34,8 @@ type Operator struct {
 	db   *sql.DB
 	q    *mysql.Queue
 	page int // dead letters put in order at a time
+	// checked: CheckSchema has passed.
+	checked atomic.Bool
 }
 
 // New makes an operator of the queue q on the pool db, which should be q's own
@@ -77,13 +80,17 @@ func (o *Operator) countTo() int {
 
 // check returns the first of the errors found with a call's arguments.
 func (o *Operator) check(errs ...error) error {
-	if n := o.countTo(); n < 1 || n > MaxCountTo {
-		return &backend.FieldError{Field: "count to", Value: strconv.Itoa(n), Rule: fmt.Sprintf("want 1 to %d", MaxCountTo)}
-	}
-	for _, err := range errs {
+	for _, err := range append([]error{checkCountTo(o.countTo())}, errs...) {
 		if err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+func checkCountTo(n int) error {
+	if n < 1 || n > MaxCountTo {
+		return &backend.FieldError{Field: "count to", Value: strconv.Itoa(n), Rule: fmt.Sprintf("want 1 to %d", MaxCountTo)}
 	}
 	return nil
 }

@@ -3,8 +3,11 @@ package operator
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/go-sql-driver/mysql"
 
 	"github.com/tenantmq/tenantmq/tenants"
 )
@@ -34,6 +37,10 @@ func samples(tenant tenants.ID, topic, group string) []sample {
 		{"leases", "PRIMARY", newQuery(stmtLeases+keyBehind+keyPage, id, group, topic, "a", 100)},
 		{"leases of partitions", "PRIMARY", newQuery(stmtLeases+keyIn, id, group, topic).in(key)},
 		{"count of leases", "PRIMARY", newQuery(stmtCountLeases+ifHeld+countLeasesEnd, id, group, topic, 1_000)},
+		{"leases by owner", "PRIMARY", newQuery(stmtOwners, id, group, topic, 1_000)},
+		{"first message not settled", "PRIMARY", newQuery(stmtHead, 0, group, id, topic, "a", 1, group)},
+		{"messages for one group", "PRIMARY", newQuery(stmtTargets, id, topic, 1_000)},
+		{"moves of watermarks", "PRIMARY", newQuery(stmtMarkAges, id, topic, group).in(key)},
 		{"subscribers", "PRIMARY", newQuery(stmtSubscribers+nameBehind+namePage, id, group, topic, "a", 100)},
 		{"live subscribers", "PRIMARY", newQuery(stmtCountAlive, id, group, topic)},
 		{"heads of dead letters", "PRIMARY", newQuery(stmtHasDead, id, topic, deadHeads)},
@@ -113,16 +120,27 @@ func (e *examination) plans(ctx context.Context, list []tenants.ID) {
 	for _, s := range samples(tenant, topic, group) {
 		plan, err := explain(ctx, e.db, s.query)
 		if err != nil {
-			e.blind(check, fmt.Errorf("%s: %w", s.name, err), "on Vitess EXPLAIN them on a tablet")
+			e.blind(check, fmt.Errorf("%s: %w", s.name, err), e.explainRemedy(err))
 			return
 		}
 		if problem := s.problem(plan); problem != "" {
 			n++
-			e.find(check, Bad, "ANALYZE TABLE queue_messages, queue_delivery_state, queue_offsets, queue_partition_leases; and compare the indexes with schema.sql",
+			e.find(check, Bad, "ANALYZE TABLE queue_messages, queue_delivery_state, queue_offsets, queue_partition_leases; and compare the indexes with those of `mqctl migrate sql`",
 				"the statement for %s: %s", s.name, problem)
 			continue
 		}
 		fine++
 	}
 	e.judge(check, n == 0, Warn, "see the others", "%d of %d statements go by the index meant for them", fine, fine+n)
+}
+
+func (e *examination) explainRemedy(err error) string {
+	refused, ok := errors.AsType[*mysql.MySQLError](err)
+	switch {
+	case ok && refused.Number == errNoSuchTable:
+		return "see the check of the schema"
+	case e.vitess:
+		return "on Vitess EXPLAIN them on a tablet"
+	}
+	return "see the check of the database"
 }

@@ -59,7 +59,10 @@ func (o *Operator) Purge(ctx context.Context, tenant tenants.ID, topic string, o
 		return Purged{}, err
 	}
 	p := purging{Operator: o, tenant: tenant, topic: topic, progress: opts.Progress}
-	if err := p.run(ctx, opts.PartitionKey); err != nil {
+	if err = o.CheckSchema(ctx); err == nil {
+		err = p.run(ctx, opts.PartitionKey)
+	}
+	if err != nil {
 		return p.total, fmt.Errorf("purge tenant %q, topic %q; %d messages are removed and stay so, purge again for the rest: %w",
 			tenant, topic, p.total.Messages, err)
 	}

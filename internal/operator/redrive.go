@@ -22,6 +22,9 @@ type RedriveOptions struct {
 	PerSecond float64
 	// Group that has failed them. "" for all.
 	Group string
+	// Force redrives also for groups that are not registered, which will not get
+	// them until they are.
+	Force bool
 	// Progress is told after each how many there were. It is called by the calling
 	// goroutine. Nil: nobody is.
 	Progress func(done int)
@@ -35,6 +38,10 @@ const redrivePage = 10_000
 // else has redriven or deleted meanwhile, and those that fail while it runs. It
 // returns how many. When it fails or is cancelled half way, what was redriven
 // stays so, and the error says how many.
+//
+// Unless it is forced it redrives nothing, and returns [ErrGroupUnknown] in a
+// [*GroupUnknownError], if one of the groups that failed them is not registered;
+// even if only others are within the limit.
 func (o *Operator) RedriveMany(ctx context.Context, tenant tenants.ID, topic string, opts RedriveOptions) (n int, err error) {
 	if err := o.check(backend.CheckTenant(tenant), backend.CheckTopic(topic), opts.check()); err != nil {
 		return 0, err
@@ -56,6 +63,20 @@ func (r RedriveOptions) check() error {
 }
 
 func (o *Operator) redriveMany(ctx context.Context, tenant tenants.ID, topic string, opts RedriveOptions, n *int) error {
+	if err := o.CheckSchema(ctx); err != nil {
+		return err
+	}
+	if !opts.Force {
+		destinations, err := o.Destinations(ctx, tenant, topic, opts.Group)
+		if err != nil {
+			return err
+		}
+		for _, d := range destinations {
+			if err := d.check(tenant); err != nil {
+				return err
+			}
+		}
+	}
 	pace := rate.Limit(opts.PerSecond)
 	if pace == 0 {
 		pace = rate.Inf

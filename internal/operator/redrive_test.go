@@ -15,6 +15,7 @@ import (
 // keys is not that of time, and those of another group between them.
 func bury(f *fixture, n int) {
 	f.Helper()
+	f.register(orders, billing, audit)
 	for i := range n {
 		f.publish(dead, string(rune('z'-i%3)), ids(n)[i])
 	}
@@ -79,7 +80,6 @@ func TestRedriveManyKeepsItsPace(t *testing.T) {
 // A message that fails at once when redriven does not keep it busy for ever.
 func TestRedriveManyEndsThoughMessagesFailAgain(t *testing.T) {
 	f := newFixture(t)
-	f.register(orders, billing)
 	bury(f, 3)
 	f.page = 2
 	ctx, cancel := context.WithCancel(f.ctx)

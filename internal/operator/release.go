@@ -19,22 +19,30 @@ func (o *Operator) ReleaseLease(ctx context.Context, tenant tenants.ID, topic, g
 	if err != nil {
 		return Lease{}, err
 	}
-	leases, err := o.leasesOf(ctx, tenant, pair{topic, group}, []string{partitionKey})
-	l := leases[partitionKey]
-	if err == nil {
-		n := 0
-		err = o.inTx(ctx, func(tx *sql.Tx) (err error) {
-			n, err = newQuery(endLease+keepSuspects+endLeaseSet+ofLease, string(tenant), group, topic, partitionKey).exec(ctx, tx)
-			return err
-		})
-		if err == nil && n == 0 {
-			err = fmt.Errorf("%w: nobody has a lease there", backend.ErrNotFound)
-		}
-	}
+	l, err := o.releaseLease(ctx, tenant, pair{topic, group}, partitionKey)
 	if err != nil {
 		return Lease{}, fmt.Errorf("release the lease of group %q on partition key %q of tenant %q, topic %q: %w", group, partitionKey, tenant, topic, err)
 	}
 	return l, nil
+}
+
+func (o *Operator) releaseLease(ctx context.Context, tenant tenants.ID, of pair, key string) (Lease, error) {
+	if err := o.CheckSchema(ctx); err != nil {
+		return Lease{}, err
+	}
+	leases, err := o.leasesOf(ctx, tenant, of, []string{key})
+	if err != nil {
+		return Lease{}, err
+	}
+	n := 0
+	err = o.inTx(ctx, func(tx *sql.Tx) (err error) {
+		n, err = newQuery(endLease+keepSuspects+endLeaseSet+ofLease, string(tenant), of.group, of.topic, key).exec(ctx, tx)
+		return err
+	})
+	if err == nil && n == 0 {
+		err = fmt.Errorf("%w: nobody has a lease there", backend.ErrNotFound)
+	}
+	return leases[key], err
 }
 
 // ReleaseStale does the same to all leases of a group that have expired, but not
@@ -44,6 +52,9 @@ func (o *Operator) ReleaseLease(ctx context.Context, tenant tenants.ID, topic, g
 func (o *Operator) ReleaseStale(ctx context.Context, tenant tenants.ID, topic, group string) (n int, err error) {
 	if err := o.check(backend.CheckTenant(tenant), backend.CheckTopic(topic), backend.CheckGroup(group)); err != nil {
 		return 0, err
+	}
+	if err := o.CheckSchema(ctx); err != nil {
+		return 0, fmt.Errorf("release the expired leases of group %q of tenant %q, topic %q: %w", group, tenant, topic, err)
 	}
 	for after := ""; ; {
 		var page []Lease

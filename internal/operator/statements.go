@@ -73,6 +73,11 @@ const (
 	// stmtMarks (PRIMARY) is followed by a list of partition keys.
 	stmtMarks = `SELECT partition_key, offset_acked FROM queue_offsets FORCE INDEX (PRIMARY)` + ofTopic + ` AND consumer_group = ?` + keyIn
 
+	// stmtMarkAges (PRIMARY) is followed by a list of partition keys. It tells when
+	// a watermark has moved last.
+	stmtMarkAges = `SELECT partition_key, offset_acked, ` + nowMillis + ` - updated_at FROM queue_offsets FORCE INDEX (PRIMARY)` + ofTopic +
+		` AND consumer_group = ?` + keyIn
+
 	// stmtPending (PRIMARY of both, "Not exists") reads as many messages above a
 	// watermark as it counts at most, and leaves out what the group has settled
 	// ahead of it; a UNION ALL of one each.
@@ -83,6 +88,21 @@ const (
 		" WHERE m.tenant = ? AND m.topic = ? AND m.partition_key = ? AND m.`offset` > ? AND m.target_group IN ('', ?) AND s.tenant IS NULL" +
 		" LIMIT ?) AS p)"
 )
+
+// stmtHead (PRIMARY of both) reads the messages above a watermark up to the first
+// that the group has not settled, with what is known of it; a UNION ALL of one
+// each.
+const stmtHead = "(SELECT ?, m.`offset`, m.id, " + nowMillis + " - m.published_at, s.tenant IS NOT NULL, COALESCE(s.attempts, 0)," +
+	" COALESCE(s.visible_at, 0) - " + nowMillis + ", COALESCE(s.last_error, '')" +
+	" FROM queue_messages AS m FORCE INDEX (PRIMARY) LEFT JOIN queue_delivery_state AS s FORCE INDEX (PRIMARY)" +
+	" ON s.tenant = m.tenant AND s.consumer_group = ? AND s.topic = m.topic AND s.partition_key = m.partition_key AND s.message_offset = m.`offset`" +
+	" WHERE m.tenant = ? AND m.topic = ? AND m.partition_key = ? AND m.`offset` > ? AND m.target_group IN ('', ?) AND COALESCE(s.acked, 0) = 0" +
+	" ORDER BY m.`offset` LIMIT 1)"
+
+// stmtTargets (PRIMARY) looks at the first rows of a topic for messages that go to
+// one group only.
+const stmtTargets = `SELECT m.target_group, COUNT(*), MIN(m.partition_key), MIN(m.id) FROM (SELECT target_group, partition_key, id
+ FROM queue_messages FORCE INDEX (PRIMARY)` + ofTopic + ` LIMIT ?) AS m WHERE m.target_group <> '' GROUP BY m.target_group ORDER BY m.target_group`
 
 // stmtLag (PRIMARY of all, "Not exists") reads all messages of a topic, with the
 // group's watermark of each one's partition and what it has settled ahead.
@@ -105,8 +125,13 @@ const (
 	ifHeld  = ` AND lease_expires_at > ` + nowMillis
 
 	// stmtCountLeases (PRIMARY) reads as many leases as it counts at most.
-	stmtCountLeases = `SELECT l.leased_by, COUNT(*) FROM (SELECT leased_by FROM queue_partition_leases FORCE INDEX (PRIMARY)` + ofGroup
-	countLeasesEnd  = ` LIMIT ?) AS l GROUP BY l.leased_by`
+	stmtCountLeases = `SELECT COUNT(*) FROM (SELECT 1 FROM queue_partition_leases FORCE INDEX (PRIMARY)` + ofGroup
+	countLeasesEnd  = ` LIMIT ?) AS l`
+
+	// stmtOwners (PRIMARY) passes over the leases that were given back, and reads
+	// as many others as it counts at most.
+	stmtOwners = `SELECT l.leased_by, SUM(l.held), SUM(1 - l.held) FROM (SELECT leased_by, lease_expires_at > ` + nowMillis + ` AS held
+ FROM queue_partition_leases FORCE INDEX (PRIMARY)` + ofGroup + ` AND lease_expires_at > 0 LIMIT ?) AS l GROUP BY l.leased_by`
 
 	// stmtSubscribers (PRIMARY) is followed by nameBehind and namePage.
 	stmtSubscribers = `SELECT subscriber_name, started_at, ` + nowMillis + ` - heartbeat_at, expires_at > ` + nowMillis + `
@@ -155,6 +180,15 @@ const (
 		" AND original_topic <> '' AND failed_at <= ? AND `offset` > ?"
 	ofFailed   = ` AND failed_group = ?`
 	oldestPage = " ORDER BY `offset` LIMIT ?"
+
+	// stmtDestinations (PRIMARY) reads all of a topic. It is followed by ofFailed
+	// for one group, and destinationsEnd.
+	stmtDestinations = `SELECT original_topic, failed_group, COUNT(*) FROM queue_messages FORCE INDEX (PRIMARY)` + ofTopic +
+		` AND original_topic <> ''`
+	destinationsEnd = ` GROUP BY original_topic, failed_group ORDER BY original_topic, failed_group`
+
+	// stmtDestination (uq_message) is one key read.
+	stmtDestination = `SELECT original_topic, failed_group FROM queue_messages FORCE INDEX (uq_message)` + ofPartition + ` AND id = ?`
 
 	// stmtMessage and stmtMessageAt (uq_message) are one key read.
 	stmtMessage   = `SELECT ` + messageColumns + `, payload, metadata, publish_id FROM queue_messages FORCE INDEX (uq_message)` + ofPartition + ` AND id = ?`
@@ -248,6 +282,28 @@ const (
 	stmtSizes = `SELECT table_name, COALESCE(table_rows, 0), COALESCE(data_length, 0) + COALESCE(index_length, 0), COALESCE(data_free, 0)
  FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name LIKE 'queue\_%' ORDER BY table_name`
 
+	stmtUser = `SELECT CURRENT_USER()`
+
 	stmtReplica    = `SHOW REPLICA STATUS`
 	stmtReplicaOld = `SHOW SLAVE STATUS` // MySQL before 8.0.22
 )
+
+// stmtWriteProbes need the privileges to write, and do nothing: see
+// [examination.privileges].
+var stmtWriteProbes = []string{
+	`INSERT INTO queue_messages SELECT * FROM queue_messages WHERE FALSE`,
+	`UPDATE queue_messages SET target_group = '' WHERE FALSE`,
+	`DELETE FROM queue_messages WHERE FALSE`,
+	`INSERT INTO queue_delivery_state SELECT * FROM queue_delivery_state WHERE FALSE`,
+	`UPDATE queue_delivery_state SET acked = 0 WHERE FALSE`,
+	`DELETE FROM queue_delivery_state WHERE FALSE`,
+	`INSERT INTO queue_offsets SELECT * FROM queue_offsets WHERE FALSE`,
+	`UPDATE queue_offsets SET paused = 0 WHERE FALSE`,
+	`DELETE FROM queue_offsets WHERE FALSE`,
+	`INSERT INTO queue_partition_leases SELECT * FROM queue_partition_leases WHERE FALSE`,
+	`UPDATE queue_partition_leases SET instance = 0 WHERE FALSE`,
+	`DELETE FROM queue_partition_leases WHERE FALSE`,
+	`INSERT INTO queue_subscriber_heartbeats SELECT * FROM queue_subscriber_heartbeats WHERE FALSE`,
+	`UPDATE queue_subscriber_heartbeats SET expires_at = 0 WHERE FALSE`,
+	`DELETE FROM queue_subscriber_heartbeats WHERE FALSE`,
+}

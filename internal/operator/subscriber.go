@@ -1,7 +1,9 @@
 package operator
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"time"
 
 	"github.com/tenantmq/tenantmq/backend"
@@ -18,6 +20,10 @@ type Subscriber struct {
 	HeartbeatAge time.Duration
 	Alive        bool  // its heartbeat has not expired
 	Leases       Count // held now
+	Expired      Count // that it let expire, and nobody has taken since
+	// Gone tells that it has leases, held or expired, and no heartbeat: StartedAt
+	// and HeartbeatAge are zero.
+	Gone bool
 }
 
 // Cursor is the row's place in the listing.
@@ -28,7 +34,8 @@ const maxLeases = 10_000
 
 // Subscribers lists the subscribers by group, topic and name, in the order of
 // the database. A subscriber has a heartbeat while the tenant has something
-// stored on its topic. Leases are counted among the first 10,000 of the group.
+// stored on its topic; one without that still has leases is listed as well.
+// Leases are counted among the first 10,000 of the group.
 func (o *Operator) Subscribers(ctx context.Context, tenant tenants.ID, p Page) ([]Subscriber, error) {
 	if err := o.check(backend.CheckTenant(tenant), p.check()); err != nil {
 		return nil, err
@@ -37,6 +44,13 @@ func (o *Operator) Subscribers(ctx context.Context, tenant tenants.ID, p Page) (
 	if err != nil {
 		return nil, err
 	}
+	leased, err := o.pairs(ctx, tenant, stmtLeasePair, p)
+	if err != nil {
+		return nil, err
+	}
+	pairs = append(pairs, leased...)
+	slices.SortFunc(pairs, func(a, b pair) int { return cmp.Or(compare(a.group, b.group), compare(a.topic, b.topic)) })
+	pairs = slices.Compact(pairs)
 	var list []Subscriber
 	for _, of := range pairs {
 		rows, err := o.subscribers(ctx, tenant, of, p.After.within(of, p.After.Name), p.limit()-len(list))
@@ -60,43 +74,57 @@ func (o *Operator) subscribers(ctx context.Context, tenant tenants.ID, of pair, 
 		q.add(nameBehind, after)
 	}
 	rows, err := read(ctx, o.db, q.add(namePage, limit), func(r *row) []any { return []any{&r.Name, &r.started, &r.age, &r.Alive} })
-	if err != nil || len(rows) == 0 {
-		return nil, err
-	}
-	leases, err := o.countLeases(ctx, tenant, of, ifHeld, maxLeases)
 	if err != nil {
 		return nil, err
 	}
-	list := make([]Subscriber, len(rows))
+	leases, atLeast, err := o.leasesByOwner(ctx, tenant, of)
+	if err != nil {
+		return nil, err
+	}
+	list := make([]Subscriber, len(rows), len(rows)+len(leases))
 	for i, r := range rows {
-		s := r.Subscriber
-		s.Tenant, s.Topic, s.Group, s.StartedAt, s.HeartbeatAge = tenant, of.topic, of.group, at(r.started), fromMillis(r.age)
-		s.Leases = Count{N: leases.by[s.Name], AtLeast: leases.atLeast}
-		list[i] = s
+		list[i] = r.Subscriber
+		list[i].StartedAt, list[i].HeartbeatAge = at(r.started), fromMillis(r.age)
+	}
+	for owner := range leases {
+		known := slices.ContainsFunc(list[:len(rows)], func(s Subscriber) bool { return s.Name == owner })
+		if !known && (after == "" || before(after, owner)) { // those behind a full page do not get on it
+			list = append(list, Subscriber{Name: owner, Gone: true})
+		}
+	}
+	slices.SortFunc(list, func(a, b Subscriber) int { return compare(a.Name, b.Name) })
+	list = list[:min(len(list), limit)]
+	for i := range list {
+		s := &list[i]
+		s.Tenant, s.Topic, s.Group = tenant, of.topic, of.group
+		s.Leases, s.Expired = Count{leases[s.Name].held, atLeast}, Count{leases[s.Name].expired, atLeast}
 	}
 	return list, nil
 }
 
-// leaseCount is the number of leases by owner.
-type leaseCount struct {
-	by      map[string]int
-	all     int
-	atLeast bool
-}
+// ownerLeases are the leases of an owner that were not given back.
+type ownerLeases struct{ held, expired int }
 
-// countLeases counts up to bound leases of a group that meet a condition.
-func (o *Operator) countLeases(ctx context.Context, tenant tenants.ID, of pair, condition string, bound int) (leaseCount, error) {
+// leasesByOwner counts up to maxLeases of a group.
+func (o *Operator) leasesByOwner(ctx context.Context, tenant tenants.ID, of pair) (by map[string]ownerLeases, atLeast bool, err error) {
 	type row struct {
 		owner string
-		n     int
+		ownerLeases
 	}
-	c := leaseCount{by: make(map[string]int)}
-	q := newQuery(stmtCountLeases+condition+countLeasesEnd, string(tenant), of.group, of.topic, bound+1)
-	rows, err := read(ctx, o.db, q, func(r *row) []any { return []any{&r.owner, &r.n} })
+	rows, err := read(ctx, o.db, newQuery(stmtOwners, string(tenant), of.group, of.topic, maxLeases+1), func(r *row) []any {
+		return []any{&r.owner, &r.held, &r.expired}
+	})
+	by = make(map[string]ownerLeases, len(rows))
+	all := 0
 	for _, r := range rows {
-		c.by[r.owner] = r.n
-		c.all += r.n
+		by[r.owner] = r.ownerLeases
+		all += r.held + r.expired
 	}
-	c.atLeast = c.all > bound
-	return c, err
+	return by, all > maxLeases, err
+}
+
+// countLeases counts up to bound+1 leases of a group that meet a condition.
+func (o *Operator) countLeases(ctx context.Context, tenant tenants.ID, of pair, condition string, bound int) (int, error) {
+	n, _, err := readOne(ctx, o.db, newQuery(stmtCountLeases+condition+countLeasesEnd, string(tenant), of.group, of.topic, bound+1), single[int])
+	return n, err
 }

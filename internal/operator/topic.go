@@ -29,7 +29,7 @@ func (o *Operator) Topics(ctx context.Context, tenant tenants.ID) ([]Topic, erro
 	list := make([]Topic, len(names))
 	for i, name := range names {
 		t := Topic{Tenant: tenant, Topic: name}
-		if t.Messages, err = o.countMessages(ctx, tenant, name); err != nil {
+		if t.Messages, err = o.countMessages(ctx, tenant, name, o.countTo()); err != nil {
 			return nil, wrap("count the messages", tenant, name, err)
 		}
 		if t.Partitions, err = o.countPartitions(ctx, tenant, name, t.Messages); err != nil {
@@ -83,8 +83,7 @@ func (o *Operator) topicsOf(ctx context.Context, tenant tenants.ID, p Page) ([]s
 	return slices.DeleteFunc(names, func(name string) bool { return name < p.After.Topic }), nil
 }
 
-func (o *Operator) countMessages(ctx context.Context, tenant tenants.ID, topic string) (Count, error) {
-	bound := o.countTo()
+func (o *Operator) countMessages(ctx context.Context, tenant tenants.ID, topic string, bound int) (Count, error) {
 	n, _, err := readOne(ctx, o.db, newQuery(stmtCountMessages, string(tenant), topic, bound+1), single[int])
 	return count(n, bound), err
 }

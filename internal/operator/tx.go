@@ -15,10 +15,11 @@ import (
 // waits in vain is told by what, rather than made to wait longer.
 const txAttempts = 5
 
-// Numbers of the errors that another run may cure, on the servers' names without
-// the prefix ER_.
+// Numbers of errors, by the servers' names without the prefix ER_. Another run may
+// cure all but that of a missing table.
 const (
 	errCheckread       = 1020 // MariaDB with innodb_snapshot_isolation: the row changed after the snapshot
+	errNoSuchTable     = 1146
 	errLockWaitTimeout = 1205
 	errLockDeadlock    = 1213
 )
@@ -36,7 +37,7 @@ func (o *Operator) inTx(ctx context.Context, fn func(*sql.Tx) error) error {
 		case !ok || conflict.Number != errCheckread && conflict.Number != errLockWaitTimeout && conflict.Number != errLockDeadlock:
 			return err
 		case attempt == txAttempts:
-			return fmt.Errorf("gave up after %d attempts, look for a transaction that does not end with Doctor: %w", attempt, err)
+			return fmt.Errorf("gave up after %d attempts, look for a transaction that does not end with `mqctl doctor`: %w", attempt, err)
 		}
 		select {
 		case <-time.After(pause.NextBackOff()):
