@@ -146,7 +146,8 @@ type DeadLetter struct {
 }
 
 // ExpectDeadLetters fails the test unless the handlers have given up exactly the
-// messages of topic with these ids, in this order. The test goes on.
+// messages of topic with these ids, in the order in which they were published. The
+// test goes on.
 func (a *App) ExpectDeadLetters(topic string, ids ...string) {
 	a.t.Helper()
 	got := []string{}
@@ -161,8 +162,9 @@ func (a *App) ExpectDeadLetters(topic string, ids ...string) {
 	}
 }
 
-// DeadLetters returns the messages of topic that handlers have given up, in
-// that order, those that were redriven since included. Those of a subscription without dead letters are not kept.
+// DeadLetters returns the messages of topic that handlers have given up, in the
+// order in which they were published, those that were redriven since included.
+// Those of a subscription without dead letters are not kept.
 func (a *App) DeadLetters(topic string) []DeadLetter {
 	return slices.DeleteFunc(a.tracker.deadLetters(), func(d DeadLetter) bool { return d.Topic != topic })
 }

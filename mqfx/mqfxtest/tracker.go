@@ -1,6 +1,7 @@
 package mqfxtest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -127,7 +128,7 @@ func (t *tracker) messagesOf(topic string) (list []backend.Message) {
 func (t *tracker) deadLetters() []DeadLetter {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return slices.Clone(t.given)
+	return slices.SortedStableFunc(slices.Values(t.given), func(a, b DeadLetter) int { return cmp.Compare(a.Offset, b.Offset) })
 }
 
 type adminQueue interface {
