@@ -95,7 +95,8 @@ func (r *redriving) run(ctx context.Context, tx *sql.Tx) error {
 	if r.to.offset == 0 {
 		return lagging(ctx, tx, r.tenant, []*row{&r.to})
 	}
-	if err := newQuery(0, stmtDropOne, string(r.tenant), r.from.topic, r.from.key, offset).exec(ctx, tx); err != nil {
+	drop := messageList.query(r.joins(), "DELETE", []rowKey{{r.from.key, offset}}, string(r.tenant), r.from.topic)
+	if err := drop.exec(ctx, tx); err != nil {
 		return err
 	}
 	return readFence(ctx, tx, r.tenant, map[partition]uint64{r.to.partition: r.to.offset})

@@ -97,8 +97,13 @@ const (
 // nothing else. With an OR-list or IN the optimizer decides by cost, and in a
 // table that holds little more than the list it scans the topic, or the table,
 // and waits for every publisher on its way. STRAIGHT_JOIN keeps the order, FORCE
-// INDEX the key. Vitess plans no such joins and gets the OR-list. Plain reads
-// lock nothing; their lists are IN and OR.
+// INDEX the key.
+//
+// Vitess refuses such joins in a DELETE and plans them without the lock in a
+// SELECT ... FOR UPDATE, so it gets the OR-list. Its DELETE of messages has the
+// number of rows for LIMIT: one below what the statistics take the table to hold
+// keeps MariaDB from scanning it. Plain reads lock nothing; their lists are IN
+// and OR.
 
 // The lists, each over the primary key of its table. columns name the rows;
 // epoch and watermark are compared so that a row that has changed meanwhile
@@ -414,7 +419,4 @@ const (
 
 	stmtRedrive = `INSERT INTO queue_messages (tenant, topic, partition_key, id, payload, metadata, published_at, publish_id, target_group, original_id)
  VALUES (?, ?, ?, ?, ?, ?, ` + nowMillis + `, ?, ?, ?)` + stmtInsertEnd
-
-	// stmtDropOne (PRIMARY) locks one record.
-	stmtDropOne = "DELETE FROM queue_messages WHERE tenant = ? AND topic = ? AND partition_key = ? AND `offset` = ?"
 )
