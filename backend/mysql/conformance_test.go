@@ -38,14 +38,16 @@ func TestConformance(t *testing.T) {
 	if err := Migrate(t.Context(), db); err != nil {
 		t.Fatal(err)
 	}
-	s := &storage{dsn: dsn, db: db, wires: make(map[backendtest.Queue]*wire)}
+	s := &storage{dsn: dsn, db: db, wires: make(map[backendtest.Queue]*wire), open: func(dsn string) (*sql.DB, error) { return Open(dsn) }}
 	backendtest.Run(t, func(*testing.T) backendtest.Storage { return s })
 }
 
 // storage is one database for all cases: each has tenants of its own.
 type storage struct {
-	dsn string
-	db  *sql.DB
+	dsn    string
+	db     *sql.DB
+	config Config
+	open   func(dsn string) (*sql.DB, error)
 
 	mu    sync.Mutex
 	wires map[backendtest.Queue]*wire
@@ -54,12 +56,12 @@ type storage struct {
 func (s *storage) Open(t *testing.T, set tenants.Set) backendtest.Queue {
 	t.Helper()
 	w := &wire{conns: make(map[net.Conn]struct{})}
-	db, err := Open(w.through(t, s.dsn))
+	db, err := s.open(w.through(t, s.dsn))
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = db.Close() })                                           // an error for every connection that was cut
-	q, err := NewQueue(Params{DB: db, Tenants: set, Logger: zaptest.NewLogger(t)}) // shown with a failure
+	t.Cleanup(func() { _ = db.Close() })                                                             // an error for every connection that was cut
+	q, err := NewQueue(Params{DB: db, Tenants: set, Config: s.config, Logger: zaptest.NewLogger(t)}) // shown with a failure
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -80,10 +80,9 @@
 //     before it was repeated, is delivered a second time.
 //   - While a caller of PublishTx keeps his transaction open, the watermarks of
 //     the partitions he wrote stand still, and a publish of the same ids waits.
-//   - On Vitess apply [Schema] without the version table, set
+//   - On Vitess apply [VitessSchema] and [VSchema], set
 //     Config.ExternalSchema, and open the pool with [ServerIsolation] where
-//     vtgate refuses to set the isolation level. In a table that holds little
-//     more than a settlement deletes, it may wait there for publishers beside it.
+//     vtgate refuses to set the isolation level: docs/vitess.md.
 //
 // # Files
 //

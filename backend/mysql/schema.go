@@ -101,8 +101,21 @@ func Status(ctx context.Context, db *sql.DB) (SchemaStatus, error) {
 // with a migration tool of their own. They record the version as [Migrate]
 // does, so that Verify finds it.
 func Schema() string {
+	return stmtVersionTable + ";\n\n" + schema(func(version int64) string { return fmt.Sprintf("\n"+stmtRecordVersion+";\n", version) })
+}
+
+// VitessSchema returns the statements of [Schema] that make the queue's own
+// tables and record no version, for ApplySchema in a sharded keyspace, where the
+// version would have no shard to be on. Set Config.ExternalSchema, and see
+// [VSchema].
+func VitessSchema() string {
+	return schema(func(int64) string { return "" })
+}
+
+// schema returns the statements of all migrations, each followed by what after
+// says.
+func schema(after func(version int64) string) string {
 	var b strings.Builder
-	b.WriteString(stmtVersionTable + ";\n\n")
 	names, err := migrationNames()
 	if err != nil {
 		panic(err) // embedded
@@ -118,7 +131,7 @@ func Schema() string {
 		if err != nil {
 			panic(err)
 		}
-		fmt.Fprintf(&b, "%s\n\n"+stmtRecordVersion+";\n", strings.TrimSpace(up), version)
+		b.WriteString(strings.TrimSpace(up) + "\n" + after(version))
 	}
 	return b.String()
 }

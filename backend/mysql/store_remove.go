@@ -16,6 +16,8 @@ type removal struct {
 	offsets []uint64
 	// exact: others may be stored between these, and must stay.
 	exact bool
+	// last: nobody knows of others in the partition.
+	last bool
 }
 
 // dropByRange is how many messages of a partition make a statement of their own
@@ -24,12 +26,16 @@ const dropByRange = 20
 
 // drop deletes messages: many of a partition as a range, the others as lists.
 func (s *store) drop(ctx context.Context, db querier, tenant tenants.ID, removals []removal) error {
-	var rows []rowKey
+	var last, others []rowKey
 	for _, r := range removals {
 		n := len(r.offsets)
 		if n <= dropByRange || r.exact {
+			rows := &others
+			if r.last && !s.q.joins() {
+				rows = &last
+			}
 			for _, offset := range r.offsets {
-				rows = append(rows, rowKey{r.key, offset})
+				*rows = append(*rows, rowKey{r.key, offset})
 			}
 			continue
 		}
@@ -38,11 +44,29 @@ func (s *store) drop(ctx context.Context, db querier, tenant tenants.ID, removal
 			return fmt.Errorf("delete %d messages of partition key %q: %w", n, r.key, err)
 		}
 	}
-	for rows := range slices.Chunk(rows, listRows) {
-		q := messageList.query(s.q.joins(), "DELETE", rows, string(tenant), s.topic)
-		if err := q.exec(ctx, db); err != nil {
-			return fmt.Errorf("delete %d messages: %w", len(rows), err)
+	for rows := range slices.Chunk(others, listRows) {
+		if err := s.dropListed(ctx, db, tenant, rows); err != nil {
+			return err
 		}
+	}
+	for len(last) > 0 {
+		// By halves: the limit stays well below what the table holds, since the rest of the list is stored, too.
+		n := min((len(last)+1)/2, listRows)
+		if err := s.dropListed(ctx, db, tenant, last[:n]); err != nil {
+			return err
+		}
+		last = last[n:]
+	}
+	return nil
+}
+
+func (s *store) dropListed(ctx context.Context, db querier, tenant tenants.ID, rows []rowKey) error {
+	q := messageList.query(s.q.joins(), "DELETE", rows, string(tenant), s.topic)
+	if !s.q.joins() {
+		q.add(limitRows, len(rows)) // see the head of statements.go
+	}
+	if err := q.exec(ctx, db); err != nil {
+		return fmt.Errorf("delete %d messages: %w", len(rows), err)
 	}
 	return nil
 }

@@ -278,7 +278,7 @@ func (t *settling) dropMessages(ctx context.Context) error {
 	var removals []removal
 	for _, p := range t.parts {
 		if len(p.gone) > 0 {
-			removals = append(removals, removal{p.Key, p.gone, p.listed})
+			removals = append(removals, removal{p.Key, p.gone, p.listed, p.leaving})
 		}
 	}
 	return t.drop(ctx, t.tx, t.tenant, removals)

@@ -194,7 +194,7 @@ func (s settings) check(cfg Config) error {
 	if err := s.checkIsolation(); err != nil {
 		return err
 	}
-	if s["autocommit"] != "ON" {
+	if s["autocommit"] != "ON" && s["autocommit"] != "1" { // vtgate says 1
 		return fmt.Errorf("%w: autocommit is %s on the pool's connections: SET autocommit = 1 or open the pool with mysql.Open",
 			ErrServerSettings, s["autocommit"])
 	}

@@ -33,7 +33,8 @@ type (
 		Pending []string `json:"pending"`
 	}
 	sqlDoc struct {
-		SQL string `json:"sql"`
+		SQL     string `json:"sql"`
+		VSchema string `json:"vschema"` // "" without --vitess
 	}
 )
 
@@ -112,19 +113,34 @@ func (a *app) migrateStatus() *cobra.Command {
 }
 
 func (a *app) migrateSQL() *cobra.Command {
-	return &cobra.Command{
+	vitess := false
+	c := &cobra.Command{
 		Use: "sql", Short: "Print the statements that make the tables",
 		Long: "Print the statements that make the tables, for migration tools of other makers. They record the version, so\n" +
-			"that services accept the tables. It needs no configuration and no database.",
+			"that services accept the tables. With --vitess they record none, as a sharded keyspace has no place for it, and the\n" +
+			"VSchema follows in comments (with --json, as a key of its own). It needs no configuration and no database.",
 		Example: "  mqctl migrate sql > schema.sql",
 		RunE: func(*cobra.Command, []string) error {
 			a.running = true
-			return a.emit(sqlDoc{mysql.Schema()}, func() error {
-				_, err := io.WriteString(a.out, mysql.Schema())
+			doc := sqlDoc{SQL: mysql.Schema()}
+			if vitess {
+				doc = sqlDoc{mysql.VitessSchema(), mysql.VSchema()}
+			}
+			return a.emit(doc, func() error {
+				text := doc.SQL
+				if vitess {
+					text += "\n-- VSchema, for ApplyVSchema:\n"
+					for line := range strings.Lines(doc.VSchema) {
+						text += "-- " + line
+					}
+				}
+				_, err := io.WriteString(a.out, text)
 				return err
 			})
 		},
 	}
+	c.Flags().BoolVar(&vitess, "vitess", false, "for a sharded keyspace: without the version, and with the VSchema")
+	return c
 }
 
 type validDoc struct {

@@ -76,7 +76,11 @@ func TestMigrateSQL(t *testing.T) {
 		t.Errorf("printed:\n%s", printed)
 	}
 	f := &fixture{TB: t, dsn: testdb.DSN(t), ctx: t.Context()}
-	f.equal("in JSON", sqlDoc{printed}, decode[sqlDoc](f.run("migrate", "sql", "--json").want(exitDone)))
+	f.equal("in JSON", sqlDoc{SQL: printed}, decode[sqlDoc](f.run("migrate", "sql", "--json").want(exitDone)))
+	f.equal("for Vitess", sqlDoc{mysql.VitessSchema(), mysql.VSchema()}, decode[sqlDoc](f.run("migrate", "sql", "--vitess", "--json").want(exitDone)))
+	if text := f.run("migrate", "sql", "--vitess").want(exitDone).stdout; !strings.HasPrefix(text, mysql.VitessSchema()) || !strings.Contains(text, "\n-- {\n") {
+		f.Errorf("for Vitess:\n%.2000s", text)
+	}
 }
 
 func TestDoctor(t *testing.T) {

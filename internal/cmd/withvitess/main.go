@@ -1,0 +1,100 @@
+// Command withvitess runs a command with a Vitess cluster to test on, or keeps one running.
+//
+//	withvitess [-shards n] [-programs dir] run command [argument]...
+//	withvitess [-shards n] [-programs dir] up
+//	withvitess down
+//
+// The command of run finds vtgate's DSN in MQ_TEST_VITESS. A cluster that MQ_TEST_VITESS already names, or that up has
+// started, is used as it is, whatever its shards; otherwise one is started for the command and removed after it. The
+// command's exit code is returned.
+//
+// up starts a cluster that stays until down, and prints its DSN; down leaves nothing running and no files, also after the
+// process that up has left was killed.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+
+	"github.com/tenantmq/tenantmq/backend/mysql"
+	"github.com/tenantmq/tenantmq/internal/vitesstest"
+)
+
+func main() {
+	var cfg vitesstest.Config
+	flag.IntVar(&cfg.Shards, "shards", 2, "the `number` of shards, a power of two up to 256")
+	flag.StringVar(&cfg.Programs, "programs", filepath.Join("bin", "vitess"), "the `directory` of vtgate, vttablet and vtctldclient")
+	flag.Usage = func() {
+		fmt.Fprintln(flag.CommandLine.Output(), "usage: withvitess [flags] run command [argument]... | up | down")
+		flag.PrintDefaults()
+	}
+	flag.Parse()
+	code, err := dispatch(cfg, flag.Args())
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "withvitess:", err)
+	}
+	os.Exit(code)
+}
+
+func dispatch(cfg vitesstest.Config, args []string) (code int, err error) {
+	if cfg.Programs, err = filepath.Abs(cfg.Programs); err != nil {
+		return 1, err
+	}
+	cfg.Schema, cfg.VSchema = mysql.VitessSchema(), mysql.VSchema()
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	defer stop()
+	switch {
+	case len(args) > 1 && args[0] == "run":
+		return run(ctx, cfg, args[1:])
+	case len(args) == 1 && args[0] == "up":
+		return outcome(up(ctx, cfg))
+	case len(args) == 1 && args[0] == "serve": // what up leaves behind
+		return outcome(serve(ctx, cfg))
+	case len(args) == 1 && args[0] == "down":
+		return outcome(down(ctx))
+	}
+	flag.Usage()
+	return 2, nil
+}
+
+func outcome(err error) (int, error) {
+	if err != nil {
+		return 1, err
+	}
+	return 0, nil
+}
+
+func run(ctx context.Context, cfg vitesstest.Config, command []string) (code int, err error) {
+	dsn := os.Getenv(vitesstest.EnvDSN)
+	if dsn == "" {
+		dsn = running()
+	}
+	if dsn == "" {
+		cluster, err := vitesstest.Start(ctx, cfg)
+		if err != nil {
+			return 1, err
+		}
+		defer func() {
+			if e := cluster.Stop(); e != nil {
+				code, err = max(code, 1), errors.Join(err, e)
+			}
+		}()
+		dsn = cluster.DSN()
+	}
+	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.Env = append(os.Environ(), vitesstest.EnvDSN+"="+dsn, vitesstest.EnvPrograms+"="+cfg.Programs)
+	err = cmd.Run()
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.Exited() {
+		return exit.ExitCode(), nil
+	}
+	return outcome(err)
+}
