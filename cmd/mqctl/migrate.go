@@ -129,10 +129,8 @@ func (a *app) migrateSQL() *cobra.Command {
 			return a.emit(doc, func() error {
 				text := doc.SQL
 				if vitess {
-					text += "\n-- VSchema, for ApplyVSchema:\n"
-					for line := range strings.Lines(doc.VSchema) {
-						text += "-- " + line
-					}
+					text += "\n-- VSchema, for ApplyVSchema:\n-- " +
+						strings.ReplaceAll(strings.TrimSuffix(doc.VSchema, "\n"), "\n", "\n-- ") + "\n"
 				}
 				_, err := io.WriteString(a.out, text)
 				return err
