@@ -16,13 +16,12 @@ func TestInterruptedCommandTellsWhatIsDone(t *testing.T) {
 	f := newFixture(t)
 	f.bury("a", "b")
 	cmd := process(t, f.dsn, "deadletter", "redrive", "--yes", "--tenant", "acme", "--topic", dead, "--rate", "0.001")
-	done := make(chan result, 1)
-	go func() { done <- finish(t, cmd) }()
+	wait := begin(t, cmd)
 	for f.stored(dead) != 1 { // the second would be redriven in a quarter of an hour
 		f.check(f.ctx.Err())
 	}
 	f.check(cmd.Process.Signal(os.Interrupt))
-	r := (<-done).want(exitFailed, "mqctl: interrupted; what was done stays done: redrive the dead letters", "1 are redriven and stay so\n")
+	r := wait().want(exitFailed, "mqctl: interrupted; what was done stays done: redrive the dead letters", "1 are redriven and stay so\n")
 	f.equal("dead letters left", 1, f.stored(dead))
 	if r.stdout != "" {
 		t.Errorf("standard output: %s", r.stdout)

@@ -71,13 +71,25 @@ type result struct {
 
 func finish(t testing.TB, cmd *exec.Cmd) result {
 	t.Helper()
+	return begin(t, cmd)()
+}
+
+// begin starts a process and returns what waits for its end.
+func begin(t testing.TB, cmd *exec.Cmd) (wait func() result) {
+	t.Helper()
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	err := cmd.Run()
-	if exit, ok := errors.AsType[*exec.ExitError](err); err != nil && (!ok || !exit.Exited()) {
-		t.Fatalf("mqctl %q: %v\n%s", cmd.Args[1:], err, &stderr)
+	if err := cmd.Start(); err != nil {
+		t.Fatalf("mqctl %q: %v", cmd.Args[1:], err)
 	}
-	return result{t, cmd.Args[1:], cmd.ProcessState.ExitCode(), stdout.String(), stderr.String()}
+	return func() result {
+		t.Helper()
+		err := cmd.Wait()
+		if exit, ok := errors.AsType[*exec.ExitError](err); err != nil && (!ok || !exit.Exited()) {
+			t.Fatalf("mqctl %q: %v\n%s", cmd.Args[1:], err, &stderr)
+		}
+		return result{t, cmd.Args[1:], cmd.ProcessState.ExitCode(), stdout.String(), stderr.String()}
+	}
 }
 
 // want checks the exit code, and that texts are shown on either stream.
