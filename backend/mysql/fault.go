@@ -19,8 +19,9 @@ func (q *Queue) suspect(err error) {
 		return
 	}
 	ctx, leave, enterErr := q.enter(q.ctx)
-	if enterErr != nil {
-		return // closing
+	if enterErr != nil { // closing
+		q.suspecting.Store(false)
+		return
 	}
 	go func() {
 		defer leave()
