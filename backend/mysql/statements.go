@@ -298,12 +298,18 @@ const (
 	// followed by a list of partition keys that begins with ''.
 	stmtMarks = `SELECT partition_key, consumer_group, offset_acked FROM queue_offsets FORCE INDEX (PRIMARY) WHERE tenant = ? AND topic = ? AND partition_key IN `
 
-	// stmtRun (PRIMARY) is the watermark's locking read. NOWAIT fails while a
-	// publisher is inside the range; until commit its gap locks keep others out.
-	// Without runLimit it would lock the record behind the range, which is some
-	// publisher's newest.
-	stmtRun    = "SELECT `offset` FROM queue_messages FORCE INDEX (PRIMARY)" + inRange + " ORDER BY `offset`"
-	inRange    = " WHERE tenant = ? AND topic = ? AND partition_key = ? AND `offset` > ? AND `offset` <= ?"
+	// stmtRun (PRIMARY), runTerm, runOrder, runLimit and lockNowait are the
+	// watermark's locking read of a partition; those of several are joined by
+	// UNION ALL, in parentheses. NOWAIT fails while a publisher is inside the
+	// range; until commit its gap locks keep others out. Without runLimit it
+	// would lock the record behind the range, which is some publisher's newest.
+	//
+	// Vitess drops the locks in a UNION. There several partitions are an OR-list
+	// of runTerm, which locks the record behind all ranges but the last.
+	stmtRun    = "SELECT partition_key, `offset` FROM queue_messages FORCE INDEX (PRIMARY) WHERE tenant = ? AND topic = ? AND "
+	runTerm    = "partition_key = ? AND `offset` > ? AND `offset` <= ?"
+	runOrder   = " ORDER BY `offset`"
+	runsOrder  = " ORDER BY partition_key, `offset`" // of the OR-list; a single key so named would be sorted, and all of it locked
 	runLimit   = " LIMIT ?"
 	lockNowait = " FOR UPDATE NOWAIT"
 
@@ -334,7 +340,7 @@ const (
 	// ran out of rows would lock the record behind the range, some publisher's
 	// newest. So would one with an ORDER BY: unless the connection has the
 	// collation of the columns, the server sorts, and reads the whole range first.
-	stmtDropRange = "DELETE FROM queue_messages" + inRange + " LIMIT ?"
+	stmtDropRange = "DELETE FROM queue_messages WHERE tenant = ? AND topic = ? AND partition_key = ? AND `offset` > ? AND `offset` <= ? LIMIT ?"
 
 	// stmtDeadLetters is followed by rows of deadLetterRow and stmtInsertEnd.
 	stmtDeadLetters = `INSERT INTO queue_messages (tenant, topic, partition_key, id, payload, metadata, published_at, publish_id,

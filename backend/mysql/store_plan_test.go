@@ -222,7 +222,7 @@ func kindOf(statement string) string {
 	} {
 		kind = strings.ReplaceAll(kind, entry, "")
 	}
-	for _, branch := range []string{" UNION ALL (SELECT partition_key", " UNION ALL (SELECT m."} {
+	for _, branch := range []string{" UNION ALL (SELECT partition_key", " UNION ALL (SELECT m.", " OR (partition_key = ? AND `offset` > ? AND `offset` <= ?))"} {
 		kind, _, _ = strings.Cut(kind, branch)
 	}
 	return kind

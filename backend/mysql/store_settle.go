@@ -19,7 +19,7 @@ import (
 //  2. writeDeadLetters, while the transaction has no snapshot yet: their fence
 //     must see the watermarks as they are after the insert.
 //  3. readMarks: where all groups stand. Here the snapshot begins.
-//  4. advance: the locking reads that find how far watermarks may move.
+//  4. readRuns: the locking reads that find how far watermarks may move.
 //  5. write: states, messages, watermarks, and what drained partitions leave.
 //
 // A partition that drains, with no other group on the topic, needs no
@@ -55,6 +55,7 @@ type settling struct {
 	conflicts  map[string]int     // times a locking read has failed beside other groups
 	stalled    map[string]bool    // partitions that are to be settled without one
 	allStalled bool               // too many of them to find out one by one
+	oneByOne   bool               // one of several runs could not be read
 	renamed    map[messageAt]bool // dead letters whose id is taken
 	fences     int                // times the dead letters met a watermark
 	publication
@@ -104,6 +105,10 @@ func (t *settling) learn(ctx context.Context, err error) error {
 		t.allStalled = len(t.stalled) >= maxStalls
 		return nil
 	}
+	if _, ok := errors.AsType[*crowdedError](err); ok {
+		t.oneByOne = true
+		return nil
+	}
 	if taken, ok := errors.AsType[*takenError](err); ok {
 		for _, at := range taken.letters {
 			if t.renamed[at] {
@@ -143,10 +148,8 @@ func (t *settling) run(ctx context.Context, tx *sql.Tx) error {
 	if t.marks, err = t.readMarks(ctx, tx, t.tenant, keys); err != nil {
 		return err
 	}
-	for _, p := range t.parts {
-		if err := t.advance(ctx, p); err != nil {
-			return err
-		}
+	if err := t.readRuns(ctx, t.prepare()); err != nil {
+		return err
 	}
 	if err := t.write(ctx); isNowait(err) {
 		t.q.metrics.countError(err) // it is no database error any more
@@ -182,39 +185,30 @@ func (t *settling) own(ctx context.Context) error {
 
 func rowOfPart(p *part) rowKey { return rowOfLease(p.Lease) }
 
-// advance finds out how far the watermark of a partition may move.
-func (t *settling) advance(ctx context.Context, p *part) error {
-	p.before, p.stored = t.marks.of(p.Key, t.group)
-	p.mark = p.before
-	first, _ := slices.BinarySearch(p.Run, p.before+1)
-	p.run = p.Run[first:]
-	p.leaving = p.Drained && len(p.States) == 0
-	switch {
-	case p.leaving && t.marks.single() && len(p.run) <= listTerms:
-		p.listed, p.gone = true, p.run
-		return nil
-	case len(p.run) == 0:
-		return nil
-	case t.allStalled || t.stalled[p.Key]:
-		p.stalled, p.leaving, p.ahead = true, false, p.run
-		return nil
-	}
-	found, err := t.readRun(ctx, t.tx, t.tenant, p.Key, p.before, p.run)
-	if isNowait(err) {
-		// Another group's watermark may be the one inside; it is gone soon.
-		if t.conflicts[p.Key]++; t.marks.single() || t.conflicts[p.Key] > maxConflicts {
-			return &stalledError{p.Key}
+// prepare says where each partition stands, and returns those whose watermark
+// may move as far as a locking read allows.
+func (t *settling) prepare() []*part {
+	var read []*part
+	for _, p := range t.parts {
+		p.before, p.stored = t.marks.of(p.Key, t.group)
+		p.mark = p.before
+		first, _ := slices.BinarySearch(p.Run, p.before+1)
+		p.run = p.Run[first:]
+		p.leaving = p.Drained && len(p.States) == 0
+		switch {
+		case p.leaving && t.marks.single() && len(p.run) <= listTerms:
+			p.listed, p.gone = true, p.run
+		case len(p.run) == 0:
+		case t.allStalled || t.stalled[p.Key]:
+			p.stalled, p.leaving, p.ahead = true, false, p.run
+		default:
+			read = append(read, p)
 		}
 	}
-	if err != nil {
-		return fmt.Errorf("read the run of partition key %q: %w", p.Key, err)
-	}
-	p.mark, p.ahead, p.gone, p.late = advance(p.before, p.run, found)
-	p.leaving = p.leaving && len(p.late) == 0
-	return nil
+	return read
 }
 
-// write carries out what advance has found.
+// write carries out what the reads have found.
 func (t *settling) write(ctx context.Context) error {
 	if err := t.writeStates(ctx); err != nil {
 		return err

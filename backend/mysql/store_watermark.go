@@ -46,20 +46,101 @@ func (e *stalledError) Error() string {
 	return fmt.Sprintf("a publisher is inside the run of partition key %q", e.key)
 }
 
-// readRun returns the offsets stored above a watermark, as many as the run has,
-// and keeps others out of the range until commit.
-func (s *store) readRun(ctx context.Context, db querier, tenant tenants.ID, key string, watermark uint64, run []uint64) ([]uint64, error) {
-	q := newQuery(0, stmtRun, string(tenant), s.topic, key, watermark, run[len(run)-1])
-	if !s.hooks.unlimitedRun {
-		q.add(runLimit, len(run))
+// crowdedError is stalledError for one of several partitions, not said which.
+type crowdedError struct{ partitions int }
+
+func (e *crowdedError) Error() string {
+	return fmt.Sprintf("a publisher is inside the run of one of %d partition keys", e.partitions)
+}
+
+// runTerms bounds the partitions of one locking read.
+const runTerms = 50
+
+// readRuns finds out how far the watermarks of partitions may move: it reads the
+// offsets stored above each, as many as its run has, and keeps others out of the
+// range until commit.
+func (t *settling) readRuns(ctx context.Context, parts []*part) error {
+	for len(parts) > 0 {
+		n, rows := 1, len(parts[0].run)
+		for n < len(parts) && n < runTerms && rows+len(parts[n].run) <= maxRead && t.together(parts[0], parts[n]) {
+			rows += len(parts[n].run)
+			n++
+		}
+		if err := t.readRunsOf(ctx, parts[:n], rows); err != nil {
+			return err
+		}
+		parts = parts[n:]
 	}
-	if !s.hooks.plainRun {
-		q.add(lockNowait)
-	}
+	return nil
+}
+
+// together tells whether the runs of two partitions may be read by one
+// statement. An OR-list locks what comes behind a run. That is a message of the
+// same partition, which nobody writes any more, unless the partition drains.
+func (t *settling) together(a, b *part) bool {
+	return !t.oneByOne && (t.q.joins() || !a.Drained && !b.Drained)
+}
+
+func (t *settling) readRunsOf(ctx context.Context, parts []*part, rows int) error {
+	found := make(map[string][]uint64, len(parts))
+	var key string
 	var offset uint64
-	found := make([]uint64, 0, len(run))
-	err := q.each(ctx, db, []any{&offset}, func() { found = append(found, offset) })
-	return found, err
+	err := t.runsQuery(parts, rows).each(ctx, t.tx, []any{&key, &offset}, func() { found[key] = append(found[key], offset) })
+	switch {
+	case isNowait(err) && len(parts) > 1:
+		return &crowdedError{len(parts)}
+	case isNowait(err):
+		// Another group's watermark may be the one inside; it is gone soon.
+		key := parts[0].Key
+		if t.conflicts[key]++; t.marks.single() || t.conflicts[key] > maxConflicts {
+			return &stalledError{key}
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("read the runs of %d partitions from key %q: %w", len(parts), parts[0].Key, err)
+	}
+	for _, p := range parts {
+		p.mark, p.ahead, p.gone, p.late = advance(p.before, p.run, found[p.Key])
+		p.leaving = p.leaving && len(p.late) == 0
+	}
+	return nil
+}
+
+func (t *settling) runsQuery(parts []*part, rows int) *query {
+	q := newQuery(3*len(parts), "")
+	term := func(p *part) { q.add(runTerm, p.Key, p.before, p.run[len(p.run)-1]) }
+	end := func(order string, rows int) {
+		q.add(order)
+		if !t.hooks.unlimitedRun {
+			q.add(runLimit, rows)
+		}
+		if !t.hooks.plainRun {
+			q.add(lockNowait)
+		}
+	}
+	switch {
+	case len(parts) == 1:
+		q.add(stmtRun, string(t.tenant), t.topic)
+		term(parts[0])
+		end(runOrder, rows)
+	case t.q.joins():
+		for i, p := range parts {
+			q.item(i, " UNION ALL ", "("+stmtRun, string(t.tenant), t.topic)
+			term(p)
+			end(runOrder, len(p.run))
+			q.add(")")
+		}
+	default:
+		q.add(stmtRun+"(", string(t.tenant), t.topic)
+		for i, p := range parts {
+			q.item(i, " OR ", "(")
+			term(p)
+			q.add(")")
+		}
+		q.add(")")
+		end(runsOrder, rows)
+	}
+	return q
 }
 
 // marks are the positions of all groups in some partitions.
