@@ -70,9 +70,13 @@ cover: ## run the suite and write its coverage to coverage.html
 	go tool cover -html=coverage.out -o coverage.html
 	go tool cover -func=coverage.out | tail -n 1
 
+# The services keep their tables beside the queue's: on Vitess both are in the keyspace from the start.
+WITHDEMO := $(if $(VITESS),$(WITHVITESS) -tables examples/submitqueue -tables examples/stovepipe run,$(WITHDB))
+
 .PHONY: demo
-demo: ## show a day of landings through the queue; REPLAY=file shows yours
-	$(WITHDB) go run ./examples/demo $(if $(REPLAY),-replay '$(REPLAY)')
+demo: $(if $(VITESS),vitess-programs) ## show a day of landings through the queue; REPLAY=file shows yours, VITESS=1 on SHARDS shards of Vitess
+	go build -o bin/demo ./examples/demo
+	$(WITHDEMO) bin/demo $(if $(VITESS),-vitess) $(if $(REPLAY),-replay '$(REPLAY)')
 
 .PHONY: bench
 bench: ## measure speed and cost on a real database; SCENARIO=a,b picks some

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"maps"
@@ -15,6 +14,8 @@ import (
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/jedib0t/go-pretty/v6/text"
+
+	"github.com/tenantmq/tenantmq/examples/internal/landing"
 )
 
 // account is what became of one queue's requests.
@@ -167,27 +168,32 @@ func gitLines(ctx context.Context, repository string, args ...string) ([]string,
 	return strings.Split(strings.TrimSuffix(string(out), "\n"), "\n"), nil
 }
 
-// Rows of drained partitions. The rows of queue_offsets without a partition key
-// register groups and stay.
+// Rows of drained partitions, tenant by tenant: on Vitess no statement may go to
+// every shard. The rows of queue_offsets without a partition key register groups
+// and stay.
 var leftovers = map[string]string{
-	"queue_messages":              "SELECT tenant, topic, partition_key, id FROM queue_messages LIMIT 5",
-	"queue_delivery_state":        "SELECT tenant, topic, partition_key, message_offset FROM queue_delivery_state LIMIT 5",
-	"queue_offsets":               "SELECT tenant, topic, partition_key, consumer_group FROM queue_offsets WHERE partition_key <> '' LIMIT 5",
-	"queue_partition_leases":      "SELECT tenant, topic, partition_key, leased_by FROM queue_partition_leases LIMIT 5",
-	"queue_subscriber_heartbeats": "SELECT tenant, topic, consumer_group, subscriber_name FROM queue_subscriber_heartbeats LIMIT 5",
+	"queue_messages":              "SELECT tenant, topic, partition_key, id FROM queue_messages WHERE tenant = ? LIMIT 5",
+	"queue_delivery_state":        "SELECT tenant, topic, partition_key, message_offset FROM queue_delivery_state WHERE tenant = ? LIMIT 5",
+	"queue_offsets":               "SELECT tenant, topic, partition_key, consumer_group FROM queue_offsets WHERE tenant = ? AND partition_key <> '' LIMIT 5",
+	"queue_partition_leases":      "SELECT tenant, topic, partition_key, leased_by FROM queue_partition_leases WHERE tenant = ? LIMIT 5",
+	"queue_subscriber_heartbeats": "SELECT tenant, topic, consumer_group, subscriber_name FROM queue_subscriber_heartbeats WHERE tenant = ? LIMIT 5",
 }
 
+func everyTable() []string { return slices.Sorted(maps.Keys(leftovers)) }
+
 // drained returns an error that names rows which the queue has left behind.
-func drained(ctx context.Context, db *sql.DB, tables ...string) error {
+func drained(ctx context.Context, db *database, queues []string, tables ...string) error {
 	var errs []error
 	for _, name := range tables {
-		errs = append(errs, empty(ctx, db, name))
+		for _, queue := range queues {
+			errs = append(errs, empty(ctx, db, name, queue))
+		}
 	}
 	return errors.Join(errs...)
 }
 
-func empty(ctx context.Context, db *sql.DB, name string) error {
-	rows, err := db.QueryContext(ctx, leftovers[name])
+func empty(ctx context.Context, db *database, name, queue string) error {
+	rows, err := db.QueryContext(ctx, leftovers[name], string(landing.Tenant(queue)))
 	if err != nil {
 		return err
 	}
@@ -205,11 +211,11 @@ func empty(ctx context.Context, db *sql.DB, name string) error {
 
 // waitDrained gives the services time to give back what they hold of partitions
 // without work.
-func waitDrained(ctx context.Context, db *sql.DB) error {
+func waitDrained(ctx context.Context, db *database, queues []string) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*leaseDuration)
 	defer cancel()
 	for {
-		err := drained(ctx, db, "queue_messages", "queue_delivery_state", "queue_offsets", "queue_partition_leases")
+		err := drained(ctx, db, queues, "queue_messages", "queue_delivery_state", "queue_offsets", "queue_partition_leases")
 		if err == nil {
 			return nil
 		}

@@ -4,29 +4,27 @@
 //
 //	make demo
 //	make demo REPLAY=landings.ndjson
+//	make demo VITESS=1 SHARDS=4
 //
-// It needs MQ_TEST_DSN, a server on which a database may be created, and git.
+// It needs git and MQ_TEST_DSN, a server on which a database may be created. With
+// -vitess it needs MQ_TEST_VITESS instead, a cluster whose sharded keyspace has
+// the queue's tables and those of submitqueue and stovepipe.
 package main
 
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
-	"database/sql"
 	"errors"
 	"flag"
 	"fmt"
-	"maps"
 	"os"
 	"os/exec"
 	"os/signal"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"time"
 
-	"github.com/go-sql-driver/mysql"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/tenantmq/tenantmq/examples/internal/git"
@@ -45,18 +43,19 @@ func main() {
 	replay := flag.String("replay", "", "take the traffic from `file`, one landing a line: {\"queue\", \"change\", \"at\", \"area\", \"files\"}")
 	within := flag.Duration("within", 20*time.Second, "compress a replay's traffic to `duration`")
 	limit := flag.Duration("limit", 5*time.Minute, "give up after `duration`")
+	vitess := flag.Bool("vitess", false, "run on the Vitess cluster of MQ_TEST_VITESS, and show which shard holds which tenant")
 	flag.Parse()
 
 	ctx, cancel := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer cancel()
-	if err := run(ctx, *replay, *within, *limit); err != nil {
+	if err := run(ctx, *replay, *within, *limit, *vitess); err != nil {
 		fmt.Fprintln(os.Stderr, "demo:", err)
 		cancel()
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, replay string, within, limit time.Duration) (err error) {
+func run(ctx context.Context, replay string, within, limit time.Duration, vitess bool) (err error) {
 	plan := builtinPlan()
 	if replay != "" {
 		if plan, err = readPlan(replay, within); err != nil {
@@ -73,13 +72,18 @@ func run(ctx context.Context, replay string, within, limit time.Duration) (err e
 	if err != nil {
 		return err
 	}
-	dsn, db, dropDatabase, err := createDatabase(ctx)
+	// Told, not found out: a service, too, has to be told.
+	open := newDatabase
+	if vitess {
+		open = vitessKeyspace
+	}
+	db, err := open(ctx)
 	if err != nil {
 		return errors.Join(err, os.RemoveAll(dir))
 	}
-	fleet, err := prepare(ctx, dir, dsn, plan, fail)
+	fleet, err := prepare(ctx, dir, db, plan, fail)
 	defer func() {
-		err = errors.Join(err, fleet.stop(), dropDatabase())
+		err = errors.Join(err, fleet.stop(), db.remove())
 		if err == nil {
 			err = os.RemoveAll(dir)
 		} else {
@@ -94,14 +98,14 @@ func run(ctx context.Context, replay string, within, limit time.Duration) (err e
 			return context.Cause(interrupt)
 		}
 		// A service that failed explains more, and so do the rows that are stuck.
-		return errors.Join(cmp.Or(context.Cause(ctx), err), drained(context.WithoutCancel(ctx), db, slices.Sorted(maps.Keys(leftovers))...))
+		return errors.Join(cmp.Or(context.Cause(ctx), err), drained(context.WithoutCancel(ctx), db, plan.Queues, everyTable()...))
 	}
 	return nil
 }
 
 // prepare makes the repository, builds the services and starts them.
-func prepare(ctx context.Context, dir, dsn string, plan Plan, fail context.CancelCauseFunc) (*fleet, error) {
-	f := &fleet{dir: dir, fail: fail, env: []string{"MQ_DSN=" + dsn, "MQ_TENANTS=" + plan.tenants()}}
+func prepare(ctx context.Context, dir string, db *database, plan Plan, fail context.CancelCauseFunc) (*fleet, error) {
+	f := &fleet{dir: dir, fail: fail, env: []string{"MQ_DSN=" + db.dsn(), "MQ_TENANTS=" + plan.tenants()}}
 	if err := git.Create(ctx, repository(dir), plan.commits()); err != nil {
 		return f, err
 	}
@@ -127,8 +131,8 @@ func prepare(ctx context.Context, dir, dsn string, plan Plan, fail context.Cance
 		{"runway", "runway", fmt.Sprintf("repository: %q\n  target: %q\n  change: %q", repository(dir), targetRef, changeRef)},
 		{"stovepipe", "stovepipe", fmt.Sprintf("repository: %q\n  target: %q", repository(dir), targetRef)},
 	} {
-		overlay := fmt.Sprintf("mq:\n  backend: mysql\n  migrate: true\n  subscription:\n    lease_duration: %v\n%s:\n  address: %s\n  %s\n",
-			leaseDuration, s.program, addresses[i], s.section)
+		overlay := fmt.Sprintf("mq:\n  backend: mysql\n  %s\n  subscription:\n    lease_duration: %v\n%s:\n  address: %s\n  %s\n",
+			db.settings, leaseDuration, s.program, addresses[i], s.section)
 		service, err := f.add(s.name, s.program, addresses[i], overlay)
 		if err != nil {
 			return f, err
@@ -137,7 +141,7 @@ func prepare(ctx context.Context, dir, dsn string, plan Plan, fail context.Cance
 			return f, err
 		}
 	}
-	say("built and started two submitqueues, runway and stovepipe on one database")
+	say("built and started two submitqueues, runway and stovepipe on %s", db.what)
 	return f, nil
 }
 
@@ -160,7 +164,7 @@ func checkCommand(dir string, plan Plan) string {
 }
 
 // show lands everything while processes are killed, and accounts for it.
-func show(ctx context.Context, f *fleet, db *sql.DB, plan Plan) error {
+func show(ctx context.Context, f *fleet, db *database, plan Plan) error {
 	submitqueue := &client{addresses: []string{f.services[0].address, f.services[1].address}}
 	stovepipe := &client{addresses: []string{f.services[3].address}}
 	victim := f.services[1]
@@ -187,7 +191,7 @@ func show(ctx context.Context, f *fleet, db *sql.DB, plan Plan) error {
 	if err := validate(ctx, stovepipe, plan); err != nil {
 		return err
 	}
-	if err := waitDrained(ctx, db); err != nil {
+	if err := waitDrained(ctx, db, plan.Queues); err != nil {
 		return err
 	}
 	list, err := accounts(ctx, submitqueue, plan)
@@ -200,41 +204,13 @@ func show(ctx context.Context, f *fleet, db *sql.DB, plan Plan) error {
 		say("every service has stopped gracefully, with exit code 0")
 	}
 	printTable(list)
-	errs := []error{stopErr, balance(list, plan), prove(ctx, repository(f.dir), list)}
+	errs := []error{showShards(ctx, db, list, plan), stopErr, balance(list, plan), prove(ctx, repository(f.dir), list)}
 	if want := plan.kills(); killed != want {
 		errs = append(errs, fmt.Errorf("%d processes were killed, want %d", killed, want))
 	}
-	if err := errors.Join(append(errs, drained(ctx, db, slices.Sorted(maps.Keys(leftovers))...))...); err != nil {
+	if err := errors.Join(append(errs, drained(ctx, db, plan.Queues, everyTable()...))...); err != nil {
 		return err
 	}
 	say("every message is accounted for: no queue_* table holds a row of a drained partition, after %d processes were killed", killed)
 	return nil
-}
-
-// createDatabase makes a database of its own on the server of MQ_TEST_DSN.
-func createDatabase(ctx context.Context) (dsn string, db *sql.DB, drop func() error, err error) {
-	given := os.Getenv("MQ_TEST_DSN")
-	if given == "" {
-		return "", nil, nil, errors.New("MQ_TEST_DSN must name a server on which a database may be created; make demo starts one")
-	}
-	cfg, err := mysql.ParseDSN(given)
-	if err != nil {
-		return "", nil, nil, fmt.Errorf("MQ_TEST_DSN: %w", err)
-	}
-	name := "tenantmq_demo_" + strings.ToLower(rand.Text()[:10])
-	cfg.DBName = ""
-	server, err := sql.Open("mysql", cfg.FormatDSN())
-	if err != nil {
-		return "", nil, nil, err
-	}
-	if _, err := server.ExecContext(ctx, "CREATE DATABASE "+name); err != nil {
-		return "", nil, nil, errors.Join(fmt.Errorf("create a database: %w", err), server.Close())
-	}
-	cfg.DBName = name
-	dsn = cfg.FormatDSN()
-	db, err = sql.Open("mysql", dsn)
-	return dsn, db, func() error {
-		_, err := server.ExecContext(context.WithoutCancel(ctx), "DROP DATABASE "+name)
-		return errors.Join(err, db.Close(), server.Close())
-	}, err
 }

@@ -53,12 +53,15 @@ type Change struct {
 type Plan struct {
 	Queues  []string
 	Changes []Change
+	// Shards of a keyspace, up to so many, each have a queue.
+	Shards int
 }
 
 // builtinPlan is a few seconds' work for four queues, with one of each fault.
+// xxhash puts one queue on each of four shards of Vitess: web, ios, docs, search.
 func builtinPlan() Plan {
 	const perQueue, spread = 40, 8 * time.Second
-	p := Plan{Queues: []string{"android", "backend", "docs", "ios"}}
+	p := Plan{Queues: []string{"docs", "ios", "search", "web"}, Shards: 4}
 	for i := range perQueue {
 		for q, queue := range p.Queues {
 			c := Change{

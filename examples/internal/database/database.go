@@ -27,7 +27,11 @@ const NowMillis = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DI
 // Open makes a service's own pool on the database of its queue. Its tables are
 // migrated at start, if mq.migrate says so, and the pool is closed at stop.
 func Open(lc fx.Lifecycle, cfg mqfx.Config, name string, versions fs.FS) (*sql.DB, error) {
-	db, err := queuemysql.Open(string(cfg.DSN))
+	var opts []queuemysql.OpenOption
+	if cfg.ServerIsolation {
+		opts = append(opts, queuemysql.ServerIsolation())
+	}
+	db, err := queuemysql.Open(string(cfg.DSN), opts...)
 	if err != nil {
 		return nil, err
 	}

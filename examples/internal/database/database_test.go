@@ -8,8 +8,11 @@ import (
 	"testing"
 	"testing/fstest"
 
+	"go.uber.org/fx/fxtest"
+
 	"github.com/tenantmq/tenantmq/examples/internal/database"
 	"github.com/tenantmq/tenantmq/internal/testdb"
+	"github.com/tenantmq/tenantmq/mqfx"
 )
 
 func TestMain(m *testing.M) { testdb.Main(m) }
@@ -22,6 +25,26 @@ func open(t *testing.T) *sql.DB {
 	}
 	t.Cleanup(func() { _ = db.Close() })
 	return db
+}
+
+// As mq.server_isolation says: vtgate may refuse to have the level set.
+func TestOpenSetsTheIsolationUnlessTold(t *testing.T) {
+	server := testdb.StartServer(t, "transaction-isolation=READ-COMMITTED")
+	dsn := mqfx.DSN(server.Database(t))
+	for leave, want := range map[bool]string{false: "REPEATABLE-READ", true: "READ-COMMITTED"} {
+		lc := fxtest.NewLifecycle(t)
+		db, err := database.Open(lc, mqfx.Config{DSN: dsn, ServerIsolation: leave}, "test", versions)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lc.RequireStart()
+		var name, got string
+		err = db.QueryRow("SHOW VARIABLES WHERE Variable_name IN ('tx_isolation', 'transaction_isolation')").Scan(&name, &got)
+		if err != nil || got != want {
+			t.Errorf("server_isolation %v: %s, %v; want %s", leave, got, err, want)
+		}
+		lc.RequireStop()
+	}
 }
 
 var versions = fstest.MapFS{"migrations/00001_counter.sql": {Data: []byte("-- +goose Up\nCREATE TABLE counter (id INT PRIMARY KEY, n INT NOT NULL);\nINSERT INTO counter VALUES (1, 0), (2, 0);\n")}}

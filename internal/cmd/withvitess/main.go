@@ -1,6 +1,6 @@
 // Command withvitess runs a command with a Vitess cluster to test on, or keeps one running.
 //
-//	withvitess [-shards n] [-programs dir] run command [argument]...
+//	withvitess [-shards n] [-programs dir] [-tables dir]... run command [argument]...
 //	withvitess [-shards n] [-programs dir] up
 //	withvitess down
 //
@@ -8,11 +8,15 @@
 // started, is used as it is, whatever its shards; otherwise one is started for the command and removed after it. The
 // command's exit code is returned.
 //
+// With -tables the cluster is always the command's own, and its keyspace also has the tables of a service that keeps its
+// rows beside the queue's.
+//
 // up starts a cluster that stays until down, and prints its DSN; down leaves nothing running and no files, also after the
 // process that up has left was killed.
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -31,28 +35,44 @@ func main() {
 	var cfg vitesstest.Config
 	flag.IntVar(&cfg.Shards, "shards", 2, "the `number` of shards, a power of two up to 256")
 	flag.StringVar(&cfg.Programs, "programs", filepath.Join("bin", "vitess"), "the `directory` of vtgate, vttablet and vtctldclient")
+	var tables []string
+	flag.Func("tables", "a `directory` with migrations/*.sql and vschema.json of tables to add to the keyspace, for run only; may be repeated",
+		func(dir string) error {
+			tables = append(tables, dir)
+			return nil
+		})
 	flag.Usage = func() {
 		fmt.Fprintln(flag.CommandLine.Output(), "usage: withvitess [flags] run command [argument]... | up | down")
 		flag.PrintDefaults()
 	}
 	flag.Parse()
-	code, err := dispatch(cfg, flag.Args())
+	code, err := dispatch(cfg, tables, flag.Args())
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "withvitess:", err)
 	}
 	os.Exit(code)
 }
 
-func dispatch(cfg vitesstest.Config, args []string) (code int, err error) {
+func dispatch(cfg vitesstest.Config, tables, args []string) (code int, err error) {
 	if cfg.Programs, err = filepath.Abs(cfg.Programs); err != nil {
 		return 1, err
 	}
 	cfg.Schema, cfg.VSchema = mysql.VitessSchema(), mysql.VSchema()
+	for _, dir := range tables {
+		if err := addTables(&cfg, dir); err != nil {
+			return 1, err
+		}
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
 	switch {
 	case len(args) > 1 && args[0] == "run":
-		return run(ctx, cfg, args[1:])
+		dsn := ""
+		if len(tables) == 0 { // those that run have no others than the queue's
+			dsn = cmp.Or(os.Getenv(vitesstest.EnvDSN), running())
+		}
+		return run(ctx, cfg, dsn, args[1:])
+	case len(tables) > 0: // usage
 	case len(args) == 1 && args[0] == "up":
 		return outcome(up(ctx, cfg))
 	case len(args) == 1 && args[0] == "serve": // what up leaves behind
@@ -71,11 +91,8 @@ func outcome(err error) (int, error) {
 	return 0, nil
 }
 
-func run(ctx context.Context, cfg vitesstest.Config, command []string) (code int, err error) {
-	dsn := os.Getenv(vitesstest.EnvDSN)
-	if dsn == "" {
-		dsn = running()
-	}
+// run runs a command on the cluster that dsn names, or on one of its own.
+func run(ctx context.Context, cfg vitesstest.Config, dsn string, command []string) (code int, err error) {
 	if dsn == "" {
 		cluster, err := vitesstest.Start(ctx, cfg)
 		if err != nil {
