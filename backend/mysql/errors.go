@@ -34,6 +34,7 @@ const (
 	errConnectionKilled   = 1927
 	errServerGoneAway     = 2006
 	errServerLost         = 2013
+	errQueryTimeout       = 3024 // Vitess: a statement took too long, and its transaction is gone
 	errLockNowait         = 3572 // MySQL 8
 )
 
@@ -80,7 +81,7 @@ func classify(err error) class {
 func classifyNumber(me *mysql.MySQLError) class {
 	switch me.Number {
 	case errCheckread, errLockWaitTimeout, errLockDeadlock, errLockNowait, errErrorDuringCommit, errQueryInterrupted,
-		errSavepointNotExists, errConCount, errTooManyUserConns:
+		errQueryTimeout, errSavepointNotExists, errConCount, errTooManyUserConns:
 		return classRetry
 	case errUnknownCom, errServerShutdown, errConnectionKilled, errServerGoneAway, errServerLost:
 		return classReconnect
@@ -96,7 +97,7 @@ func classifyNumber(me *mysql.MySQLError) class {
 	}
 	for _, text := range []string{
 		"code = Unavailable", "code = FailedPrecondition", "code = Code(17)", // a cluster event
-		"primary is not serving", "is being resharded", "state NOT_SERVING",
+		"no healthy tablet", "primary is not serving", "is being resharded", "state NOT_SERVING",
 	} {
 		if strings.Contains(me.Message, text) {
 			return classReconnect

@@ -29,6 +29,8 @@ func TestEveryDatabaseErrorHasAClass(t *testing.T) {
 		{number(1317, "transaction 17: ended at ... (exceeded timeout: 30s)"), classRetry},
 		{number(1040, "Too many connections"), classRetry},
 		{number(1105, "target: mq.-80.primary: vttablet: rpc error: code = Aborted desc = transaction 5: not found"), classRetry},
+		{number(1105, `target: mq.-80.primary: no healthy tablet available for 'keyspace:"mq" shard:"-80" tablet_type:PRIMARY'`), classReconnect},
+		{number(3024, "target: mq.-80.primary: vttablet: rpc error: code = DeadlineExceeded desc = maximum statement execution time exceeded"), classRetry},
 		{number(1105, "target: mq.-80.primary: vttablet: rpc error: code = Unavailable desc = connection refused"), classReconnect},
 		{number(1105, "primary is not serving, there may be a reparent operation in progress"), classReconnect},
 		{number(1203, "transaction pool connection limit exceeded"), classRetry},

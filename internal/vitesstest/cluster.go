@@ -77,6 +77,9 @@ type Shard struct {
 	Tablet *Process
 }
 
+// DSN returns the DSN of the shard's database, which leads past Vitess.
+func (s *Shard) DSN() string { return s.Server.DSN() + Keyspace }
+
 // Start starts a cluster and returns once it takes writes on every shard. The caller must Stop it.
 func Start(ctx context.Context, cfg Config) (*Cluster, error) {
 	if cfg.Shards < 1 || cfg.Shards > 256 || cfg.Shards&(cfg.Shards-1) != 0 {
@@ -236,6 +239,8 @@ func (c *Cluster) startShard(ctx context.Context, i int) error {
 		"--grpc-bind-address=127.0.0.1", "--grpc-port="+strconv.Itoa(ports[1]),
 		"--service-map=grpc-queryservice,grpc-tabletmanager",
 		"--health-check-interval=1s", "--enable-replication-reporter=false",
+		// A vtgate that is killed leaves its transactions, and their locks, for that long; the default is 30 s.
+		"--queryserver-config-transaction-timeout=10s",
 		// Without it, errors show the values of a statement, payloads among them.
 		"--queryserver-config-terse-errors",
 		// Above what the tests have open at once: a tablet has 20 transactions and 16 other statements by default.

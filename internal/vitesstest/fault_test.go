@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/uber-go/tally/v4"
 	"go.uber.org/goleak"
 
 	"github.com/tenantmq/tenantmq/backend"
@@ -97,7 +98,8 @@ func TestVitessFaultsLoseNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	queue, err := mysql.NewQueue(mysql.Params{DB: db, Tenants: set, Config: mysql.Config{ExternalSchema: true}})
+	scope := tally.NewTestScope("", nil)
+	queue, err := mysql.NewQueue(mysql.Params{DB: db, Tenants: set, Scope: scope, Config: mysql.Config{ExternalSchema: true}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -159,6 +161,18 @@ func TestVitessFaultsLoseNothing(t *testing.T) {
 		t.Error(err)
 	}
 	consuming.Wait()
+	// Whatever Vitess calls what was away, it is known to pass.
+	counters := scope.Snapshot().Counters()
+	for _, class := range []string{"permanent", "transient", "connection", "failover"} {
+		n := counters["database_errors+class="+class].Value()
+		t.Logf("errors of class %s: %d", class, n)
+		if class == "permanent" && n > 0 {
+			t.Errorf("%d errors were taken for permanent ones", n)
+		}
+	}
+	if counters["database_errors+class=connection"].Value() == 0 {
+		t.Error("no error at all: nothing was away")
+	}
 }
 
 // await polls for what no channel tells.
