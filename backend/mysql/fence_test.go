@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/uber-go/tally/v4"
 
@@ -100,22 +101,32 @@ func (m *mover) run(t *testing.T, stop <-chan struct{}) {
 	}
 }
 
+// slowTrigger holds up some rows for one to three times d between the allocation
+// of their offset, with their statement's first row, and their insert.
+func slowTrigger(d time.Duration) string {
+	return fmt.Sprintf(`CREATE TRIGGER slow BEFORE INSERT ON queue_messages FOR EACH ROW
+		IF NEW.id LIKE 'slow%%' THEN DO SLEEP(%f * (1 + 2 * RAND())); END IF`, d.Seconds())
+}
+
+func slowDB(t testing.TB) *sql.DB {
+	t.Helper()
+	db := migratedDB(t)
+	mustExec(t, db, slowTrigger(5*time.Millisecond))
+	return db
+}
+
 // stressFence has 16 publishers of four processes, half of them in
 // transactions of their own, fight with the watermarks of four partitions, and
-// returns how many messages were never delivered. A trigger holds up some rows
-// for some milliseconds between the allocation of their offset, with their
-// statement's first row, and their insert.
-func stressFence(t *testing.T, fenceOff bool, rounds int) (lost int) {
-	db := migratedDB(t)
+// returns how many messages were never delivered. The database has a slowTrigger.
+func stressFence(t *testing.T, db *sql.DB, cfg Config, fenceOff bool, rounds int) (lost int) {
 	db.SetMaxOpenConns(64)
-	mustExec(t, db, "CREATE TRIGGER slow BEFORE INSERT ON queue_messages FOR EACH ROW IF NEW.id LIKE 'slow%' THEN DO SLEEP(0.005 + 0.010 * RAND()); END IF")
 	scope := tally.NewTestScope("", nil)
 	queues := make([]*Queue, 4)
 	movers := make([]*mover, 4)
 	stop := make(chan struct{})
 	var moving, publishing sync.WaitGroup
 	for i := range queues {
-		queues[i] = newTestQueue(t, Params{DB: db, Scope: scope})
+		queues[i] = newTestQueue(t, Params{DB: db, Scope: scope, Config: cfg})
 		queues[i].hooks.fenceOff = fenceOff
 		if err := queues[i].Verify(t.Context()); err != nil {
 			t.Fatal(err)
@@ -190,7 +201,7 @@ func publishInTx(ctx context.Context, db *sql.DB, q *Queue, msgs []backend.Messa
 }
 
 func TestFenceLosesNoMessage(t *testing.T) {
-	if lost := stressFence(t, false, 60); lost != 0 {
+	if lost := stressFence(t, slowDB(t), Config{}, false, 60); lost != 0 {
 		t.Errorf("%d messages were never delivered", lost)
 	}
 }
@@ -199,7 +210,7 @@ func TestFenceLosesNoMessage(t *testing.T) {
 // test above can fail.
 func TestFenceOffLosesMessages(t *testing.T) {
 	for range 10 {
-		if stressFence(t, true, 60) > 0 {
+		if stressFence(t, slowDB(t), Config{}, true, 60) > 0 {
 			return
 		}
 	}

@@ -215,10 +215,11 @@ func TestBeatKeepsTheRegistrationYoung(t *testing.T) {
 // Two groups settle the same partitions at the same time, and again and again
 // meet each other's locks. Nothing fails, and when both are through nothing is
 // left.
-func TestConcurrentSettlementsOfTwoGroups(t *testing.T) {
-	f := newFixture(t)
-	keys := partitionKeys(8)
+func TestConcurrentSettlementsOfTwoGroups(t *testing.T) { settleInTwoGroups(newFixture(t)) }
+
+func settleInTwoGroups(f *fixture) {
 	const rounds, batch = 15, 20
+	keys := partitionKeys(8)
 	runs := make(map[string][]uint64)
 	for _, key := range keys {
 		runs[key] = f.publish(key, rounds*batch)
@@ -240,14 +241,14 @@ func TestConcurrentSettlementsOfTwoGroups(t *testing.T) {
 					settlements[i].HasStates = true
 					settlements[i].Drained = round == rounds-1
 				}
-				results, err := s.Settle(t.Context(), tenantA, settlements)
+				results, err := s.Settle(f.Context(), tenantA, settlements)
 				if err != nil {
-					t.Error(err)
+					f.Error(err)
 					return
 				}
 				for i, r := range results {
 					if r.Lost || len(r.Late) > 0 {
-						t.Errorf("partition %s: %+v", keys[i], r)
+						f.Errorf("partition %s: %+v", keys[i], r)
 						return
 					}
 				}
@@ -263,7 +264,7 @@ func TestConcurrentSettlementsOfTwoGroups(t *testing.T) {
 		})
 	}
 	wait.Wait()
-	if t.Failed() {
+	if f.Failed() {
 		return
 	}
 	// Whoever was last may have looked before the other had committed: what is
@@ -275,7 +276,7 @@ func TestConcurrentSettlementsOfTwoGroups(t *testing.T) {
 			passed = append(passed, engine.Passed{Key: key, Watermark: acked, Stored: true})
 		}
 	}
-	stale, err := s.Collect(t.Context(), tenantA, passed)
+	stale, err := s.Collect(f.Context(), tenantA, passed)
 	f.want("collect", []any{[]string(nil), error(nil)}, []any{stale, err})
 	f.wantRows(map[string]int{})
 }

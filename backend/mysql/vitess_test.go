@@ -12,10 +12,8 @@ import (
 
 	"github.com/tenantmq/tenantmq/backend"
 	"github.com/tenantmq/tenantmq/backend/backendtest"
+	"github.com/tenantmq/tenantmq/internal/vitesstest"
 )
-
-// envVitess is vitesstest.EnvDSN, whose package imports this one.
-const envVitess = "MQ_TEST_VITESS"
 
 // onVitess is the configuration for vtgate.
 var onVitess = Config{ExternalSchema: true}
@@ -23,21 +21,26 @@ var onVitess = Config{ExternalSchema: true}
 // vitessDSN names a cluster with empty tables.
 func vitessDSN(t testing.TB) string {
 	t.Helper()
-	dsn := os.Getenv(envVitess)
+	dsn := os.Getenv(vitesstest.EnvDSN)
 	if dsn == "" {
-		t.Fatalf("%s names no cluster; make test-vitess starts one", envVitess)
+		t.Fatalf("%s names no cluster; make test-vitess starts one", vitesstest.EnvDSN)
 	}
-	db := openDB(t, dsn, ServerIsolation())
+	emptyTables(t, openDB(t, dsn, ServerIsolation()))
+	return dsn
+}
+
+func emptyTables(t testing.TB, db querier) {
+	t.Helper()
 	for _, table := range tableNames {
 		mustExec(t, db, "TRUNCATE TABLE "+table)
 	}
-	return dsn
 }
 
 func TestVitessConformance(t *testing.T) {
 	dsn := vitessDSN(t)
-	heard := &sent{byShape: make(map[string]example)}
-	db, err := heard.open(dsn)
+	heard := new(vitesstest.Sent)
+	open := openHeard(heard)
+	db, err := open(dsn)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,13 +49,13 @@ func TestVitessConformance(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	s := &storage{dsn: dsn, db: db, config: onVitess, wires: make(map[backendtest.Queue]*wire), open: heard.open}
+	s := &storage{dsn: dsn, db: db, config: onVitess, wires: make(map[backendtest.Queue]*wire), open: open}
 	t.Run("Suite", func(t *testing.T) {
 		backendtest.Run(t, func(*testing.T) backendtest.Storage { return s })
 	})
 	t.Run("EveryStatementGoesToItsShards", func(t *testing.T) {
 		sendTheRest(t, db)
-		heard.check(t, openDB(t, dsn, ServerIsolation()))
+		checkRoutes(t, heard, openDB(t, dsn, ServerIsolation()))
 	})
 	t.Run("TenantsAreOnEveryShard", func(t *testing.T) { checkSpread(t, dsn, db) })
 }
