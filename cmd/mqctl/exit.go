@@ -99,6 +99,8 @@ func remedy(err error) string {
 		return "; what mqctl migrate sql prints makes it again, empty"
 	case errors.Is(err, operator.ErrGroupUnknown):
 		return " with --force"
+	case operator.SettingFor(err) != "":
+		return "; " + operator.SettingFor(err)
 	case errors.Is(err, mysql.ErrSchemaMissing), errors.Is(err, mysql.ErrSchemaOlder), ok && me.Number == errNoSuchTable:
 		return "; is it the right database? mqctl migrate up brings its tables to this version"
 	case errors.Is(err, mysql.ErrSchemaNewer):

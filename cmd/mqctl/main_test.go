@@ -18,6 +18,7 @@ import (
 	"github.com/tenantmq/tenantmq/backend"
 	"github.com/tenantmq/tenantmq/backend/mysql"
 	"github.com/tenantmq/tenantmq/internal/testdb"
+	"github.com/tenantmq/tenantmq/mqfx"
 	"github.com/tenantmq/tenantmq/tenants"
 )
 
@@ -130,9 +131,10 @@ func decode[T any](r result) T {
 type fixture struct {
 	testing.TB
 	*mysql.Queue
-	db  *sql.DB
-	dsn string
-	ctx context.Context
+	db     *sql.DB
+	dsn    string
+	config string // files; "" for what is set without
+	ctx    context.Context
 }
 
 func newFixture(t testing.TB) *fixture {
@@ -178,15 +180,22 @@ func (f *fixture) exec(statement string, args ...any) {
 	f.check(err)
 }
 
+func (f *fixture) process(args ...string) *exec.Cmd {
+	f.Helper()
+	cmd := process(f, f.dsn, args...)
+	cmd.Env = append(cmd.Env, mqfx.EnvConfig+"="+f.config)
+	return cmd
+}
+
 func (f *fixture) run(args ...string) result {
 	f.Helper()
-	return finish(f, process(f, f.dsn, args...))
+	return finish(f, f.process(args...))
 }
 
 // feed is run with something on standard input.
 func (f *fixture) feed(input string, args ...string) result {
 	f.Helper()
-	cmd := process(f, f.dsn, args...)
+	cmd := f.process(args...)
 	cmd.Stdin = strings.NewReader(input)
 	return finish(f, cmd)
 }

@@ -45,6 +45,10 @@ func (a *app) migrateUp() *cobra.Command {
 			"of processes may do it at once. --timeout does not apply: a change of a large table takes its time.",
 		Example: "  MQ_DSN='mq:secret@tcp(127.0.0.1:3306)/queue' mqctl migrate up",
 		RunE: a.lasting(nil, func(ctx context.Context, s *session) error {
+			if s.cfg.ExternalSchema {
+				return usagef("mq.external_schema is true: another tool makes the tables, from what mqctl migrate sql prints; " +
+					"on Vitess from that of mqctl migrate sql --vitess, the statements by ApplySchema and the VSchema by ApplyVSchema")
+			}
 			before, err := mysql.Status(ctx, s.db)
 			if err != nil {
 				return err
@@ -90,6 +94,9 @@ func (a *app) migrateStatus() *cobra.Command {
 			"a version newer than this release, or a table that is missing from the version recorded, is exit code 1.",
 		Example: "  mqctl migrate status",
 		RunE: a.brief(nil, func(ctx context.Context, s *session) error {
+			if s.cfg.ExternalSchema {
+				return a.externalStatus(ctx, s)
+			}
 			status, err := mysql.Status(ctx, s.db)
 			if err != nil {
 				return err
@@ -110,6 +117,16 @@ func (a *app) migrateStatus() *cobra.Command {
 			return s.verifyTables(ctx)
 		}),
 	}
+}
+
+// externalStatus looks at the tables themselves, as the services do.
+func (a *app) externalStatus(ctx context.Context, s *session) error {
+	if err := s.verifyTables(ctx); err != nil {
+		return err
+	}
+	return a.emit(schemaDoc{mysql.SchemaVersion, mysql.SchemaVersion, []string{}}, func() error {
+		return a.line("%v: no version is looked at (mq.external_schema); the tables have what version %d needs", s.cfg.DSN, mysql.SchemaVersion)
+	})
 }
 
 func (a *app) migrateSQL() *cobra.Command {

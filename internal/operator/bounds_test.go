@@ -157,7 +157,7 @@ func TestListingsReadWithinTheirBounds(t *testing.T) {
 	rows := []rowKey{{"key-00001", 1}, {"key-00002", 2}, {"key-00003", 3}}
 	id := string(list[4])
 	for name, q := range map[string]*query{
-		"end a lease":     newQuery(endLease+keepSuspects+endLeaseSet+ofLease+ifEpoch, id, billing, "wide", "key-00001", 1),
+		"end a lease":     newQuery(stmtEndLease+keepSuspects+endLeaseSet+ofLease+ifEpoch, id, billing, "wide", "key-00001", 1),
 		"delete a state":  newQuery(stmtDropState, id, billing, "wide", "key-00001", 1),
 		"delete messages": messageList.remove(true, rows, id, "wide"),
 		"delete states":   stateList.remove(true, rows, id, billing, "wide"),

@@ -14,7 +14,7 @@
 //   - A purge leaves no row behind but the registrations, and loses nothing that
 //     is published in other partitions, or afterwards.
 //     [TestPurgeBesidePublishersAndASubscriber,
-//     TestPurgeWaitsForSettlementsBeforeItLooks]
+//     TestPurgeWaitsForSettlementsBeforeItLooks, TestPurgeWaitsForNoPublisher]
 //   - Nothing is written to tables of another version.
 //     [TestNothingIsWrittenToTablesOfAnotherVersion]
 //   - Dead letters do not go where no group takes them, unless that is forced.
@@ -25,6 +25,9 @@
 //   - Whatever is done in steps can be interrupted: what was done stays so, and
 //     the error says how much. [TestRedriveManyCanBeInterrupted,
 //     TestPurgeCanBeInterrupted]
+//   - On Vitess every statement on the tables goes to the shard of its tenant, and
+//     Doctor looks at the server of every shard. [TestVitess,
+//     TestVitessDoctorLooksAtEveryShard]
 //   - Identifiers are taken and shown byte for byte.
 //     [TestHostileIdentifiersAreTakenExactly]
 package operator

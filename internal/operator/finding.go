@@ -34,9 +34,12 @@ type Finding struct {
 type examination struct {
 	*Operator
 	findings []Finding
-	vitess   bool   // the server is
-	verified error  // what the queue says of the database
-	known    survey // the tenants' work
+	keyspace []string // its shards, on Vitess
+	verified error    // what the queue says of the database
+	known    survey   // the tenants' work
+
+	server querier // what is looked at, and "" or the shard that it is
+	shard  string
 
 	patience        time.Duration // with transactions that are open
 	lagAge          time.Duration // of messages, for a warning
@@ -45,11 +48,15 @@ type examination struct {
 }
 
 func (e *examination) ok(check, format string, args ...any) {
-	e.findings = append(e.findings, Finding{Check: check, Found: fmt.Sprintf(format, args...)})
+	e.find(check, OK, "", format, args...)
 }
 
 func (e *examination) find(check string, s Severity, remedy, format string, args ...any) {
-	e.findings = append(e.findings, Finding{check, s, fmt.Sprintf(format, args...), remedy})
+	found := fmt.Sprintf(format, args...)
+	if e.shard != "" {
+		found = fmt.Sprintf("shard %s: %s", e.shard, found)
+	}
+	e.findings = append(e.findings, Finding{check, s, found, remedy})
 }
 
 // judge is ok or not.
@@ -66,9 +73,9 @@ func (e *examination) blind(check string, err error, remedy string) {
 }
 
 // Doctor looks at the server and at the work of some tenants, and returns what
-// it finds in a fixed order, what is well included. It changes nothing. Of the
-// tenants' work it reads up to 30,000 partitions, 10,000 a group, and for every
-// topic up to 20,000 messages.
+// it finds in a fixed order, what is well included. It changes nothing. On Vitess
+// it looks at the servers of all shards. Of the tenants' work it reads up to 30,000
+// partitions, 10,000 a group, and for every topic up to 20,000 messages.
 func (o *Operator) Doctor(ctx context.Context, list []tenants.ID) []Finding {
 	e := &examination{
 		Operator: o, patience: maxTransaction, lagAge: maxLagAge, handlerPatience: handlerPatience, maxHeads: maxHeads,
@@ -85,12 +92,14 @@ func (e *examination) run(ctx context.Context, list []tenants.ID) []Finding {
 		return e.findings
 	}
 	e.schema(ctx)
-	e.settings(ctx)
-	e.clock(ctx)
-	e.replication(ctx)
-	e.transactions(ctx)
-	e.history(ctx)
-	e.sizes(ctx)
+	e.eachServer(ctx, func(ctx context.Context) {
+		e.settings(ctx)
+		e.clock(ctx)
+		e.replication(ctx)
+		e.transactions(ctx)
+		e.history(ctx)
+		e.sizes(ctx)
+	})
 	e.privileges(ctx)
 	e.leases(ctx, list)
 	if e.survey(ctx, list) {
@@ -101,6 +110,6 @@ func (e *examination) run(ctx context.Context, list []tenants.ID) []Finding {
 		e.unread()
 		e.redriven(ctx)
 	}
-	e.plans(ctx, list)
+	e.eachServer(ctx, func(ctx context.Context) { e.plans(ctx, list) })
 	return e.findings
 }

@@ -147,7 +147,7 @@ func (e *examination) strain(ctx context.Context, g Group, n int) (s strain, err
 		if err != nil {
 			return s, err
 		}
-		now, _, err := readOne(ctx, e.db, newQuery(stmtNow), single[int64])
+		now, _, err := readOne(ctx, e.db, newQuery(stmtNowOf, string(g.Tenant)), single[int64])
 		if err != nil {
 			return s, err
 		}

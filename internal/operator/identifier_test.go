@@ -18,8 +18,8 @@ var (
 )
 
 func TestHostileIdentifiersAreTakenExactly(t *testing.T) {
-	f := newFixture(t)
 	tenant := tenants.ID(`o'neil\"%_;` + "\n👩"[:1])
+	f := newFixture(t, tenant)
 	topic, group := `t'\%_"`+"\n`;", `g'\%_"`+"\x1b[0m"
 	f.exec("INSERT INTO queue_offsets (tenant, topic, partition_key, consumer_group, offset_acked, updated_at) VALUES (?, ?, '', ?, 0, 1)", string(tenant), topic, group)
 	var msgs []backend.Message

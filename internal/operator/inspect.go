@@ -1,6 +1,7 @@
 package operator
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -25,20 +26,23 @@ const (
 func (e *examination) reach(ctx context.Context) bool {
 	const check = "database"
 	if err := e.db.PingContext(ctx); err != nil {
-		e.find(check, Bad, "start the server, or correct the DSN", "it does not answer: %v", err)
+		e.find(check, Bad, cmp.Or(SettingFor(err), "start the server, or correct the DSN"), "it does not answer: %v", err)
 		return false
 	}
 	err := e.q.Verify(ctx)
 	e.verified = err
-	version, _, _ := readOne(ctx, e.db, newQuery(stmtVersion), single[string]) // it has answered just now
-	e.vitess = strings.Contains(version, "Vitess")
+	shards, shardsErr := e.shards(ctx)
+	e.keyspace = shards
 	switch {
+	case shardsErr != nil:
+		e.find(check, Bad, "do what the error says, or see whether vtgate serves", "%v", shardsErr)
+		return false
 	case err == nil:
 		e.ok(check, "the queue accepts it")
 	case schemaKind(err) != nil:
 		e.find(check, Bad, "see the check of the schema", "the queue refuses it: %v", schemaKind(err))
 	default:
-		e.find(check, Bad, "do what the error says", "%v", err)
+		e.find(check, Bad, cmp.Or(SettingFor(err), "do what the error says"), "%v", err)
 	}
 	return true
 }
@@ -47,8 +51,10 @@ func (e *examination) schema(ctx context.Context) {
 	const check = "schema"
 	s, err := mysql.Status(ctx, e.db)
 	switch {
-	case err != nil && e.vitess:
-		e.blind(check, err, "on Vitess there may be no version table, and the check of the database says whether the tables fit")
+	case err != nil && e.onVitess() && e.verified == nil:
+		e.ok(check, "the keyspace records no version; its tables have what this release needs, version %d", mysql.SchemaVersion)
+	case err != nil && e.onVitess() && schemaKind(e.verified) != nil:
+		e.find(check, Bad, "apply what "+mqctl("migrate sql --vitess")+" prints: the statements by ApplySchema, the VSchema by ApplyVSchema", "%v", e.verified)
 	case err != nil:
 		e.blind(check, err, "see the check of the database")
 	case s.Current == 0:
@@ -67,7 +73,7 @@ func (e *examination) schema(ctx context.Context) {
 
 func (e *examination) settings(ctx context.Context) {
 	type row struct{ name, value string }
-	rows, err := read(ctx, e.db, newQuery(stmtVariables), func(r *row) []any { return []any{&r.name, &r.value} })
+	rows, err := read(ctx, e.server, newQuery(stmtVariables), func(r *row) []any { return []any{&r.name, &r.value} })
 	if err != nil {
 		e.blind("server", err, "grant the user access to the server's variables")
 		return
@@ -125,7 +131,7 @@ func flavour(v map[string]string) string {
 func (e *examination) clock(ctx context.Context) {
 	const check = "clock"
 	sent := time.Now()
-	now, _, err := readOne(ctx, e.db, newQuery(stmtNow), single[int64])
+	now, _, err := readOne(ctx, e.server, newQuery(stmtNow), single[int64])
 	took := time.Since(sent)
 	if err != nil {
 		e.blind(check, err, "see the check of the database")
@@ -160,7 +166,7 @@ func (e *examination) replication(ctx context.Context) {
 
 // replicaStatus is nil on a server that is no replica.
 func (e *examination) replicaStatus(ctx context.Context, statement string) (map[string]string, error) {
-	rows, err := e.db.QueryContext(ctx, statement)
+	rows, err := e.server.QueryContext(ctx, statement)
 	if err != nil {
 		return nil, err
 	}
@@ -192,7 +198,7 @@ func (e *examination) transactions(ctx context.Context) {
 		thread, seconds, locked, modified int64
 		user, host                        string
 	}
-	rows, err := read(ctx, e.db, newQuery(stmtTransactions, int64(e.patience.Seconds())), func(r *row) []any {
+	rows, err := read(ctx, e.server, newQuery(stmtTransactions, int64(e.patience.Seconds())), func(r *row) []any {
 		return []any{&r.thread, &r.seconds, &r.locked, &r.modified, &r.user, &r.host}
 	})
 	if err != nil {
@@ -200,7 +206,7 @@ func (e *examination) transactions(ctx context.Context) {
 		return
 	}
 	for _, r := range rows {
-		e.find(check, Warn, fmt.Sprintf("find out who it is and have him end it, or: KILL %d", r.thread),
+		e.find(check, Warn, fmt.Sprintf("find out who it is and have him end it, or%s: KILL %d", e.thereOnly(), r.thread),
 			"thread %d of user %q at %q has one open for %d s; it has locked %d rows and changed %d",
 			r.thread, r.user, r.host, r.seconds, r.locked, r.modified)
 	}
@@ -216,9 +222,9 @@ func (e *examination) history(ctx context.Context) {
 		n    int
 	}
 	dest := func(r *row) []any { return []any{&r.name, &r.n} }
-	r, found, err := readOne(ctx, e.db, newQuery(stmtHistory), dest)
+	r, found, err := readOne(ctx, e.server, newQuery(stmtHistory), dest)
 	if err == nil && !found {
-		r, found, err = readOne(ctx, e.db, newQuery(stmtHistoryMySQL), dest)
+		r, found, err = readOne(ctx, e.server, newQuery(stmtHistoryMySQL), dest)
 	}
 	switch remedy := "end the transactions that are open for long: deleted rows are kept for them"; {
 	case err != nil:
@@ -240,7 +246,7 @@ func (e *examination) sizes(ctx context.Context) {
 		table            string
 		rows, size, free int64
 	}
-	rows, err := read(ctx, e.db, newQuery(stmtSizes), func(r *row) []any { return []any{&r.table, &r.rows, &r.size, &r.free} })
+	rows, err := read(ctx, e.server, newQuery(stmtSizes), func(r *row) []any { return []any{&r.table, &r.rows, &r.size, &r.free} })
 	if err != nil {
 		e.blind(check, err, "see the check of the database")
 		return

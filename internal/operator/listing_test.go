@@ -109,7 +109,7 @@ func TestLagIsThatOfTheQueue(t *testing.T) {
 	f.publish(orders, "a", ids(30)...)
 	f.publish(orders, "b", ids(3)...)
 	f.exec("INSERT INTO queue_offsets (tenant, topic, partition_key, consumer_group, offset_acked, updated_at) " +
-		"SELECT tenant, topic, 'a', 'billing', MIN(`offset`) + 9, 0 FROM queue_messages WHERE partition_key = 'a'")
+		"SELECT tenant, topic, 'a', 'billing', MIN(`offset`) + 9, 0 FROM queue_messages WHERE partition_key = 'a' GROUP BY tenant, topic")
 	f.exec("INSERT INTO queue_delivery_state (tenant, consumer_group, topic, partition_key, message_offset, acked) " +
 		"SELECT tenant, 'billing', topic, partition_key, `offset`, id LIKE '%7' FROM queue_messages WHERE id IN ('n0017', 'n0018')")
 	f.exec("UPDATE queue_messages SET target_group = 'audit', published_at = published_at - 60000 WHERE id = 'n0002'")

@@ -2,6 +2,7 @@ package operator
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"strings"
 	"testing"
@@ -26,19 +27,22 @@ const (
 	audit   = "audit"
 )
 
-// fixture is an operator of a queue on a database of its own.
-type fixture struct {
-	testing.TB
-	*Operator
-	ctx context.Context
-	dsn string
+// database is where a fixture's queue is. newDatabase makes it: one of its own, or
+// with the tag vitess a cluster with empty tables.
+type database struct {
+	dsn    string
+	config mysql.Config
+	pool   *sql.DB // the operator's and its queue's
+	// tables are the pools for what a test does to rows by itself, of whatever
+	// tenants: pool, or on Vitess the shards one by one, that of the first tenant
+	// first.
+	tables []*sql.DB
 }
 
-// newFixture consumes for the tenants given; none means acme.
-func newFixture(t testing.TB, list ...tenants.ID) *fixture {
+// openPool opens a pool that is closed with the test.
+func openPool(t testing.TB, open func() (*sql.DB, error)) *sql.DB {
 	t.Helper()
-	dsn := testdb.DSN(t)
-	db, err := mysql.Open(dsn)
+	db, err := open()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,17 +51,29 @@ func newFixture(t testing.TB, list ...tenants.ID) *fixture {
 			t.Errorf("close the pool: %v", err)
 		}
 	})
-	if err := mysql.Migrate(t.Context(), db); err != nil {
-		t.Fatal(err)
-	}
+	return db
+}
+
+// fixture is an operator of a queue.
+type fixture struct {
+	testing.TB
+	*Operator
+	database
+	ctx context.Context
+}
+
+// newFixture consumes for the tenants given; none means acme.
+func newFixture(t testing.TB, list ...tenants.ID) *fixture {
+	t.Helper()
 	if len(list) == 0 {
 		list = []tenants.ID{acme}
 	}
+	d := newDatabase(t, list[0])
 	set, err := tenants.New(list...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	q, err := mysql.NewQueue(mysql.Params{DB: db, Tenants: set})
+	q, err := mysql.NewQueue(mysql.Params{DB: d.pool, Config: d.config, Tenants: set})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +84,7 @@ func newFixture(t testing.TB, list ...tenants.ID) *fixture {
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	t.Cleanup(cancel)
-	return &fixture{TB: t, Operator: New(db, q), ctx: ctx, dsn: dsn}
+	return &fixture{TB: t, Operator: New(d.pool, q), database: d, ctx: ctx}
 }
 
 func (f *fixture) check(err error) {
@@ -94,17 +110,22 @@ func must[T any](f *fixture) func(T, error) T {
 	}
 }
 
+// exec changes rows of whatever tenants. On Vitess it does so on every shard: what
+// it stores of a tenant on the shard of another, no statement of the queue sees.
 func (f *fixture) exec(statement string, args ...any) {
 	f.Helper()
-	if _, err := f.db.ExecContext(f.ctx, statement, args...); err != nil {
-		f.Fatalf("%.200s: %v", statement, err)
+	for _, db := range f.tables {
+		if _, err := db.ExecContext(f.ctx, statement, args...); err != nil {
+			f.Fatalf("%.200s: %v", statement, err)
+		}
 	}
 }
 
+// number is one of the database, or of the first tenant's shard.
 func (f *fixture) number(statement string, args ...any) int {
 	f.Helper()
 	var n int
-	if err := f.db.QueryRowContext(f.ctx, statement, args...).Scan(&n); err != nil {
+	if err := f.tables[0].QueryRowContext(f.ctx, statement, args...).Scan(&n); err != nil {
 		f.Fatalf("%s: %v", statement, err)
 	}
 	return n

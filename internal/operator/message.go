@@ -185,7 +185,7 @@ func (o *Operator) deleteMessage(ctx context.Context, tenant tenants.ID, topic, 
 	return o.inTx(ctx, func(tx *sql.Tx) error {
 		// Leases first, as settlements do: none is under way from here on.
 		for _, group := range groups {
-			if _, err := newQuery(endLease+endLeaseSet+ofLease, string(tenant), group, topic, partitionKey).exec(ctx, tx); err != nil {
+			if _, err := newQuery(stmtEndLease+endLeaseSet+ofLease, string(tenant), group, topic, partitionKey).exec(ctx, tx); err != nil {
 				return fmt.Errorf("end the lease of group %q: %w", group, err)
 			}
 		}

@@ -107,10 +107,9 @@ func (e *examination) plans(ctx context.Context, list []tenants.ID) {
 	const check = "plans"
 	tenant, topic, group := tenants.ID("-"), "-", "-"
 	for _, id := range list { // any that exists: plans for what does not are always good
-		names, err := e.topicNames(ctx, id)
-		if err == nil && len(names) > 0 {
-			tenant, topic = id, names[0]
-			if groups, err := e.registrations(ctx, e.db, id, topic); err == nil && len(groups) > 0 {
+		if name, found, err := readOne(ctx, e.server, newQuery(stmtMessageTopic+nextTopic, string(id)), single[string]); err == nil && found {
+			tenant, topic = id, name
+			if groups, err := e.registrations(ctx, e.server, id, topic); err == nil && len(groups) > 0 {
 				group = groups[0].group
 			}
 			break
@@ -118,9 +117,9 @@ func (e *examination) plans(ctx context.Context, list []tenants.ID) {
 	}
 	n, fine := 0, 0
 	for _, s := range samples(tenant, topic, group) {
-		plan, err := explain(ctx, e.db, s.query)
+		plan, err := explain(ctx, e.server, s.query)
 		if err != nil {
-			e.blind(check, fmt.Errorf("%s: %w", s.name, err), e.explainRemedy(err))
+			e.blind(check, fmt.Errorf("%s: %w", s.name, err), explainRemedy(err))
 			return
 		}
 		if problem := s.problem(plan); problem != "" {
@@ -134,13 +133,9 @@ func (e *examination) plans(ctx context.Context, list []tenants.ID) {
 	e.judge(check, n == 0, Warn, "see the others", "%d of %d statements go by the index meant for them", fine, fine+n)
 }
 
-func (e *examination) explainRemedy(err error) string {
-	refused, ok := errors.AsType[*mysql.MySQLError](err)
-	switch {
-	case ok && refused.Number == errNoSuchTable:
+func explainRemedy(err error) string {
+	if refused, ok := errors.AsType[*mysql.MySQLError](err); ok && refused.Number == errNoSuchTable {
 		return "see the check of the schema"
-	case e.vitess:
-		return "on Vitess EXPLAIN them on a tablet"
 	}
 	return "see the check of the database"
 }

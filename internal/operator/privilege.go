@@ -19,7 +19,7 @@ const (
 // condition, and otherwise reads, changes and locks no row.
 func (e *examination) privileges(ctx context.Context) {
 	const check = "privileges"
-	if e.vitess {
+	if e.onVitess() {
 		e.ok(check, "not looked at on Vitess, which has users and access lists of its own")
 		return
 	}

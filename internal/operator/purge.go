@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 
 	"github.com/tenantmq/tenantmq/backend"
 	"github.com/tenantmq/tenantmq/tenants"
@@ -82,11 +81,11 @@ type purging struct {
 }
 
 func (p *purging) run(ctx context.Context, partitionKey string) error {
-	version, _, err := readOne(ctx, p.db, newQuery(stmtVersion), single[string])
+	shards, err := p.shards(ctx)
 	if err != nil {
 		return err
 	}
-	p.joined = !strings.Contains(version, "Vitess")
+	p.joined = len(shards) == 0
 	if p.groups, err = p.groupsWithRows(ctx, p.tenant, p.topic); err != nil {
 		return err
 	}
@@ -291,12 +290,17 @@ func (p *purging) dropStates(ctx context.Context, tx *sql.Tx, group string, keys
 // drop deletes rows of a list and returns how many there were.
 func (p *purging) drop(ctx context.Context, tx *sql.Tx, list rowList, rows []rowKey, fixed ...any) (int, error) {
 	n := 0
-	for chunk := range slices.Chunk(rows, listRows) {
-		removed, err := list.remove(p.joined, chunk, fixed...).exec(ctx, tx)
+	for len(rows) > 0 {
+		size := min(len(rows), listRows)
+		if !p.joined { // by halves: what is left of the rows is stored, too, so that the limit stays below what the table holds
+			size = min((len(rows)+1)/2, listRows)
+		}
+		removed, err := list.remove(p.joined, rows[:size], fixed...).exec(ctx, tx)
 		if err != nil {
 			return n, err
 		}
 		n += removed
+		rows = rows[size:]
 	}
 	return n, nil
 }

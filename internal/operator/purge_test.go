@@ -2,6 +2,7 @@ package operator
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"strings"
@@ -87,7 +88,7 @@ func TestPurgeKeepsWhatComesInMeanwhile(t *testing.T) {
 		}
 	}}))
 	f.want("purged", Purged{Messages: 700}, got)
-	f.want("what is left", []string{"late"}, must[[]string](f)(read(f.ctx, f.db, newQuery("SELECT id FROM queue_messages"), single[string])))
+	f.want("what is left", []string{"late"}, must[[]string](f)(read(f.ctx, f.tables[0], newQuery("SELECT id FROM queue_messages"), single[string])))
 	f.want("watermarks", 1, f.rows(orders)["queue_offsets"])
 }
 
@@ -197,7 +198,7 @@ func TestPurgeWaitsForSettlementsBeforeItLooks(t *testing.T) {
 	f.exec("INSERT INTO queue_partition_leases VALUES (?, ?, ?, 'a', 's', 7, 1, 1000, "+nowMillis+" + 60000, 0, 0)", string(acme), billing, orders)
 	f.exec("INSERT INTO queue_offsets (tenant, topic, partition_key, consumer_group, offset_acked, updated_at) VALUES (?, ?, 'a', ?, 0, 0)",
 		string(acme), orders, billing)
-	settlement, err := f.db.BeginTx(f.ctx, nil)
+	settlement, err := f.tables[0].BeginTx(f.ctx, nil)
 	f.check(err)
 	defer settlement.Rollback()
 	setMark := func(offset uint64) {
@@ -235,7 +236,7 @@ func TestPurgeKeepsOthersOutUntilItCommits(t *testing.T) {
 	defer tx.Rollback()
 	p := purging{Operator: f.Operator, tenant: acme, topic: orders, groups: []string{audit, billing}}
 	f.check(p.take(f.ctx, tx, []string{"a"}))
-	conn, err := f.db.Conn(f.ctx)
+	conn, err := f.tables[0].Conn(f.ctx)
 	f.check(err)
 	defer conn.Close()
 	_, err = conn.ExecContext(f.ctx, "SET SESSION innodb_lock_wait_timeout = 1")
@@ -249,13 +250,37 @@ func TestPurgeKeepsOthersOutUntilItCommits(t *testing.T) {
 	}
 }
 
+// Publishers in other partitions of the topic do not hold a purge up, nor it them,
+// however small the table is.
+func TestPurgeWaitsForNoPublisher(t *testing.T) {
+	f := newFixture(t)
+	f.register(orders, billing)
+	publisher, err := f.tables[0].BeginTx(f.ctx, nil)
+	f.check(err)
+	defer publisher.Rollback()
+	ctx, cancel := context.WithTimeout(f.ctx, 4*time.Second) // less than any wait for a lock
+	defer cancel()
+	for _, n := range []int{1, 2, 12, 150, 700} {
+		key := fmt.Sprintf("%04d", n)
+		f.publish(orders, key, ids(n)...)
+		for _, beside := range []string{key + "-", key + "+"} {
+			_, err := publisher.ExecContext(f.ctx, "INSERT INTO queue_messages (tenant, topic, partition_key, id, payload, metadata, published_at, publish_id) VALUES "+
+				"(?, ?, ?, '1', '', '{}', 1, 1)", string(acme), orders, beside)
+			f.check(err)
+		}
+		got, err := f.Purge(ctx, acme, orders, PurgeOptions{PartitionKey: key})
+		f.check(err)
+		f.want("purged", Purged{Messages: n}, got)
+	}
+}
+
 // Both forms of a list delete the rows named and no others.
 func TestListsDeleteWhatTheyName(t *testing.T) {
 	f := newFixture(t)
-	for _, joined := range []bool{true, false} {
+	for joined, db := range map[bool]*sql.DB{true: f.tables[0], false: f.db} { // vtgate does not take the join
 		f.exec("INSERT INTO queue_delivery_state (tenant, consumer_group, topic, partition_key, message_offset) VALUES " +
 			"('acme', 'g', 't', 'a', 1), ('acme', 'g', 't', 'a', 2), ('acme', 'g', 't', 'b', 1), ('acme', 'g', 't', 'b', 2), ('acme', 'h', 't', 'a', 1), ('x', 'g', 't', 'a', 1)")
-		n := must[int](f)(stateList.remove(joined, []rowKey{{"a", 1}, {"b", 2}, {"c", 1}}, string(acme), "g", "t").exec(f.ctx, f.db))
+		n := must[int](f)(stateList.remove(joined, []rowKey{{"a", 1}, {"b", 2}, {"c", 1}}, string(acme), "g", "t").exec(f.ctx, db))
 		f.want("deleted", 2, n)
 		f.want("left of those", 0, f.number("SELECT COUNT(*) FROM queue_delivery_state WHERE tenant = 'acme' AND consumer_group = 'g' AND (partition_key, message_offset) IN (('a', 1), ('b', 2))"))
 		f.want("left", 4, f.number("SELECT COUNT(*) FROM queue_delivery_state"))

@@ -82,7 +82,7 @@ func (o *Operator) redriveMany(ctx context.Context, tenant tenants.ID, topic str
 		pace = rate.Inf
 	}
 	limiter := rate.NewLimiter(pace, 1)
-	now, _, err := readOne(ctx, o.db, newQuery(stmtNow), single[int64])
+	now, _, err := readOne(ctx, o.db, newQuery(stmtNowOf, string(tenant)), single[int64])
 	if err != nil {
 		return err
 	}

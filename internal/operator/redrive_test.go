@@ -25,7 +25,7 @@ func bury(f *fixture, n int) {
 
 func (f *fixture) inOrder() []string {
 	f.Helper()
-	return must[[]string](f)(read(f.ctx, f.db, newQuery("SELECT id FROM queue_messages WHERE topic = ? ORDER BY `offset`", orders), single[string]))
+	return must[[]string](f)(read(f.ctx, f.tables[0], newQuery("SELECT id FROM queue_messages WHERE topic = ? ORDER BY `offset`", orders), single[string]))
 }
 
 func TestRedriveManyGoesByAge(t *testing.T) {

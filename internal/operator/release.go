@@ -36,7 +36,7 @@ func (o *Operator) releaseLease(ctx context.Context, tenant tenants.ID, of pair,
 	}
 	n := 0
 	err = o.inTx(ctx, func(tx *sql.Tx) (err error) {
-		n, err = newQuery(endLease+keepSuspects+endLeaseSet+ofLease, string(tenant), of.group, of.topic, key).exec(ctx, tx)
+		n, err = newQuery(stmtEndLease+keepSuspects+endLeaseSet+ofLease, string(tenant), of.group, of.topic, key).exec(ctx, tx)
 		return err
 	})
 	if err == nil && n == 0 {
@@ -85,7 +85,7 @@ func (o *Operator) ReleaseStale(ctx context.Context, tenant tenants.ID, topic, g
 // was renewed or taken since, and returns the number of leases released.
 func (o *Operator) releaseExpired(ctx context.Context, l Lease) (n int, err error) {
 	err = o.inTx(ctx, func(tx *sql.Tx) (err error) {
-		q := newQuery(endLease+keepSuspects+endLeaseSet+ofLease, string(l.Tenant), l.Group, l.Topic, l.PartitionKey)
+		q := newQuery(stmtEndLease+keepSuspects+endLeaseSet+ofLease, string(l.Tenant), l.Group, l.Topic, l.PartitionKey)
 		n, err = q.add(ifEpoch, l.Epoch).exec(ctx, tx)
 		return err
 	})

@@ -13,7 +13,11 @@ package operator
 const (
 	nowMillis = `(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000)`
 	nowMicros = `TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))`
+
+	// stmtNow is vtgate's clock on Vitess; stmtNowOf (PRIMARY, "no matching row") is
+	// that of the server with the tenant's rows, by which their times are.
 	stmtNow   = `SELECT ` + nowMillis
+	stmtNowOf = `SELECT ` + nowMillis + ` FROM (SELECT COUNT(*) FROM queue_offsets FORCE INDEX (PRIMARY) WHERE tenant = ? AND topic = '') AS o`
 )
 
 const (
@@ -142,10 +146,10 @@ const (
 	// stmtCountAlive (PRIMARY) reads the members of one group.
 	stmtCountAlive = `SELECT COUNT(*) FROM queue_subscriber_heartbeats FORCE INDEX (PRIMARY)` + ofGroup + ` AND expires_at > ` + nowMillis
 
-	// endLease (PRIMARY) locks one record. The epoch rises, so that nothing its
+	// stmtEndLease (PRIMARY) locks one record. The epoch rises, so that nothing its
 	// owner sends counts any more, and the lease is free at once. The assignments
 	// run from left to right.
-	endLease     = `UPDATE queue_partition_leases SET `
+	stmtEndLease = `UPDATE queue_partition_leases SET `
 	keepSuspects = `suspect_offset = GREATEST(suspect_offset, claimed_offset), `
 	endLeaseSet  = `lease_epoch = GREATEST(lease_epoch + 1, ` + nowMicros + `), claimed_offset = 0, lease_expires_at = 0`
 	ofLease      = ofGroup + ` AND partition_key = ? AND lease_expires_at > 0`
@@ -260,11 +264,16 @@ var (
 
 // ---- Server -----------------------------------------------------------------
 
-// These have no tenant. Those on information_schema see other sessions only with
-// the privilege PROCESS.
+// These have no tenant. On Vitess they go to one shard after the other, see
+// [examination.eachServer]. Those on information_schema see other sessions only
+// with the privilege PROCESS.
 const (
-	// stmtVersion is what every server understands.
-	stmtVersion = `SELECT VERSION()`
+	// stmtShards is what only vtgate understands.
+	stmtShards   = `SHOW VITESS_SHARDS`
+	stmtDatabase = `SELECT DATABASE()`
+
+	// stmtUse is followed by a shard. Statements on the connection go there.
+	stmtUse = `USE `
 
 	// stmtVariables reads variables that exist under different names on different
 	// servers.

@@ -11,8 +11,10 @@ package vitesstest
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -65,6 +67,7 @@ type Cluster struct {
 	etcd     *Process
 	etcdPort int
 	gatePort int
+	gateWeb  int // port of vtgate's status pages
 }
 
 // A Shard is one database server and the tablet before it.
@@ -153,6 +156,24 @@ func (c *Cluster) DSN() string { return fmt.Sprintf("mq@tcp(127.0.0.1:%d)/%s", c
 
 // Dir returns the directory of the cluster, with a log of each process.
 func (c *Cluster) Dir() string { return c.dir.path }
+
+// GateVars decodes vtgate's counters, the JSON of its /debug/vars, into v.
+func (c *Cluster) GateVars(ctx context.Context, v any) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d/debug/vars", c.gateWeb), nil)
+	if err != nil {
+		return err
+	}
+	request.Close = true // no goroutine stays behind
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("vtgate's counters: %s", response.Status)
+	}
+	return json.NewDecoder(response.Body).Decode(v)
+}
 
 // shardName is the key range of the i-th of n shards.
 func shardName(i, n int) string {
@@ -268,7 +289,7 @@ func (c *Cluster) startGate(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c.gatePort = ports[0]
+	c.gatePort, c.gateWeb = ports[0], ports[1]
 	c.Gate, err = c.dir.process("vtgate", filepath.Join(c.cfg.Programs, "vtgate"), append(c.topology(),
 		"--cell="+cell, "--cells-to-watch="+cell, "--tablet-types-to-wait=PRIMARY",
 		"--mysql-server-bind-address=127.0.0.1", "--mysql-server-port="+strconv.Itoa(ports[0]), "--mysql-auth-server-impl=none",

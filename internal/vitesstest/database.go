@@ -62,3 +62,20 @@ func awaitTables(ctx context.Context, dsn string) (err error) {
 		}
 	}
 }
+
+// ShardOf returns the index in [Cluster.Shards] of the one that owns a tenant. db leads to vtgate.
+func (c *Cluster) ShardOf(ctx context.Context, db *sql.DB, tenant string) (int, error) {
+	var n int
+	var keyspace, shard, query string
+	// What vtgate sends, and where to.
+	row := db.QueryRowContext(ctx, "VEXPLAIN QUERIES SELECT 1 FROM queue_offsets WHERE tenant = ?", tenant)
+	if err := row.Scan(&n, &keyspace, &shard, &query); err != nil {
+		return 0, fmt.Errorf("ask vtgate for the shard of tenant %q: %w", tenant, err)
+	}
+	for i, s := range c.Shards {
+		if s.Name == shard {
+			return i, nil
+		}
+	}
+	return 0, fmt.Errorf("tenant %q is on shard %q, which the cluster has not", tenant, shard)
+}

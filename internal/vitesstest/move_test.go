@@ -69,14 +69,14 @@ func newMove(t *testing.T) *move {
 			}
 		})
 	}
-	for _, m.tenant = range set.IDs() {
-		m.publish(m.after, "probe", 0, 1, "x")
-		if m.count(m.to) == 1 {
-			break
+	for _, id := range set.IDs() {
+		shard, err := cluster.ShardOf(t.Context(), gate, string(id))
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
-	if m.count(m.to) == 0 {
-		t.Fatalf("none of %v is on the first shard", set.IDs())
+		if shard == 0 {
+			m.tenant = id
+		}
 	}
 	m.exec(m.from, "ALTER TABLE queue_messages AUTO_INCREMENT = 1000000")
 	return m
@@ -103,17 +103,8 @@ func (m *move) exec(db *sql.DB, text string, args ...any) {
 	}
 }
 
-// count returns how many messages are stored on a shard.
-func (m *move) count(db *sql.DB) (n int) {
-	m.Helper()
-	if err := db.QueryRowContext(m.Context(), "SELECT COUNT(*) FROM queue_messages").Scan(&n); err != nil {
-		m.Fatal(err)
-	}
-	return n
-}
-
 // publish stores the messages numbered from first of some partitions.
-func (m *move) publish(q *mysql.Queue, topic string, first, n int, keys ...string) (stored []backend.Receipt) {
+func (m *move) publish(q *mysql.Queue, first, n int, keys ...string) (stored []backend.Receipt) {
 	m.Helper()
 	for i := first; i < first+n; i++ {
 		for _, key := range keys {
@@ -210,10 +201,10 @@ func (m *move) want(what string, want, got []string) {
 func TestVitessATenantMovesWithItsRows(t *testing.T) {
 	m := newMove(t)
 	cfg := backend.SubscriptionConfig{Group: "g", MaxInFlight: 1}
-	m.publish(m.before, topic, 0, 20, "x", "y", "z")
+	m.publish(m.before, 0, 20, "x", "y", "z")
 	seen := m.take(m.before, cfg, 25)
 	m.bring()
-	m.publish(m.after, topic, 20, 20, "x", "y", "z")
+	m.publish(m.after, 20, 20, "x", "y", "z")
 	for key, ids := range m.take(m.after, cfg, 3*40-25) {
 		m.want("partition "+key, numbers(0, 40), append(seen[key], ids...))
 	}
@@ -224,11 +215,11 @@ func TestVitessATenantMovesWithItsRows(t *testing.T) {
 func TestVitessATenantMovesToACounterBehindItsWatermark(t *testing.T) {
 	m := newMove(t)
 	late := backend.SubscriptionConfig{Group: "late", Start: backend.Latest}
-	old := m.publish(m.before, topic, 0, 3, "x")
+	old := m.publish(m.before, 0, 3, "x")
 	m.take(m.before, late, 0) // its position is behind them
 	m.take(m.before, backend.SubscriptionConfig{Group: "g"}, 3)
 	m.bring()
-	for _, r := range m.publish(m.after, topic, 3, 3, "x") {
+	for _, r := range m.publish(m.after, 3, 3, "x") {
 		if r.Offset <= old[2].Offset {
 			t.Errorf("stored at %d, and the group's position is %d", r.Offset, old[2].Offset)
 		}
