@@ -53,8 +53,8 @@ vitess-down: ## stop the cluster of vitess-up
 	@$(WITHVITESS) down
 
 .PHONY: test-vitess
-test-vitess: vitess-programs ## run the conformance suite, stress and faults on a Vitess cluster of SHARDS shards
-	$(WITHVITESS) run $(TEST) -p 1 -tags vitess -run TestVitess ./backend/mysql ./internal/vitesstest
+test-vitess: vitess-programs ## run the conformance suite, stress, faults and mqctl on a Vitess cluster of SHARDS shards
+	$(WITHVITESS) run $(TEST) -p 1 -tags vitess -run TestVitess ./backend/mysql ./internal/vitesstest ./internal/operator ./cmd/mqctl
 
 COUNT := 20
 MINUTES := 10
@@ -78,16 +78,30 @@ demo: $(if $(VITESS),vitess-programs) ## show a day of landings through the queu
 	go build -o bin/demo ./examples/demo
 	$(WITHDEMO) bin/demo $(if $(VITESS),-vitess) $(if $(REPLAY),-replay '$(REPLAY)')
 
-.PHONY: bench
-bench: ## measure speed and cost on a real database; SCENARIO=a,b picks some
+.PHONY: bench-program
+bench-program:
 	cd bench && go build -o ../bin/bench .
+
+.PHONY: bench
+bench: bench-program ## measure speed and cost beside other queues on a real database; SCENARIO=a,b picks some
 	$(WITHDB) bin/bench $(if $(SCENARIO),-scenario '$(SCENARIO)')
+
+.PHONY: bench-check
+bench-check: bench-program ## compare the costs that depend on no machine with bench/check.json; UPDATE=1 renews it
+	cd bench && go test .
+	$(WITHDB) bin/bench -check bench/check.json $(if $(UPDATE),-update)
+
+.PHONY: bench-vitess
+bench-vitess: vitess-programs ## measure four tenants on two shards of Vitess beside one server
+	cd bench && go build -o ../bin/bench-vitess ./vitess
+	$(WITHDB) bin/bench-vitess
 
 .PHONY: lint
 lint: tidy-check ## check format, imports between layers, and what linters know
 	go run ./internal/cmd/schema | diff backend/mysql/schema.sql - # else: make generate
 	go run ./internal/cmd/configdoc | diff docs/configuration.md - # else: make generate
 	$(LINTER) run
+	$(LINTER) run --build-tags=vitess ./backend/mysql ./internal/vitesstest ./internal/operator ./cmd/mqctl
 	cd bench && go tool -modfile=../tools/go.mod golangci-lint run --config=../.golangci.yml
 
 .PHONY: generate

@@ -3,48 +3,75 @@ package main
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
-	"sync"
 	"time"
 
-	"github.com/HdrHistogram/hdrhistogram-go"
 	driver "github.com/go-sql-driver/mysql"
 	"go.uber.org/zap"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/tenantmq/tenantmq/backend"
 	"github.com/tenantmq/tenantmq/backend/mysql"
 	"github.com/tenantmq/tenantmq/tenants"
 )
 
-const topic = "bench"
+const (
+	topic = "bench"
+	group = "bench"
+)
 
-var logger = zap.NewNop() // or, with -v, what the queue has to say
+// ownTable is a table of the caller's own, for publish-tx.
+const ownTable = "CREATE TABLE bench_request (id VARCHAR(255) NOT NULL PRIMARY KEY, note VARCHAR(255) NOT NULL)"
 
-// bench is a database of its own with the queue's schema.
-type bench struct {
-	name string
-	root *sql.DB // statements of the measurement, apart from the queue's pool
-	db   *sql.DB
+var tables = []string{
+	"queue_messages", "queue_delivery_state", "queue_offsets", "queue_partition_leases", "queue_subscriber_heartbeats", "bench_request",
 }
 
-func newBench(ctx context.Context) (*bench, error) {
-	b, err := openBench("mq_bench_" + strconv.Itoa(os.Getpid()))
+// bench is a database of its own with the queue's schema, its server, and the
+// systems measured beside the queue.
+type bench struct {
+	database string
+	root     *sql.DB // statements of the measurement, apart from the queue's pool
+	db       *sql.DB // the queue's
+	server   *process
+	reading  counters // what it costs to read the counters
+	rivals   rivals
+	rounds   int
+	log      *zap.Logger
+}
+
+func newBench(ctx context.Context, rounds int, log *zap.Logger) (_ *bench, err error) {
+	b, err := openBench("mq_bench_"+strconv.Itoa(os.Getpid()), log)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := b.root.ExecContext(ctx, "CREATE DATABASE "+b.name); err != nil {
-		return nil, err
+	b.rounds = rounds
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, b.close())
+		}
+	}()
+	for _, f := range []func() error{
+		func() error { return b.exec(ctx, "CREATE DATABASE "+b.database) },
+		func() error { return mysql.Migrate(ctx, b.db) },
+		func() error { return b.exec(ctx, "USE "+b.database, ownTable) },
+		func() (err error) { b.server, err = b.findServer(ctx); return err },
+		func() (err error) { b.reading, err = b.calibrate(ctx); return err },
+	} {
+		if err := f(); err != nil {
+			return nil, err
+		}
 	}
-	return b, mysql.Migrate(ctx, b.db)
+	return b, nil
 }
 
-func openBench(database string) (*bench, error) {
+// openBench connects to a database that is there, or will be.
+func openBench(database string, log *zap.Logger) (*bench, error) {
 	base := os.Getenv("MQ_TEST_DSN")
 	if base == "" {
-		return nil, fmt.Errorf("MQ_TEST_DSN is not set: run it by `make bench`, which provides a database")
+		return nil, errors.New("MQ_TEST_DSN is not set: run it by `make bench`, which provides a database")
 	}
 	cfg, err := driver.ParseDSN(base)
 	if err != nil {
@@ -57,23 +84,57 @@ func openBench(database string) (*bench, error) {
 	cfg.DBName = database
 	db, err := mysql.Open(cfg.FormatDSN())
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, root.Close())
 	}
-	return &bench{name: database, root: root, db: db}, nil
+	return &bench{database: database, root: root, db: db, log: log, rivals: rivals{dsn: base}}, nil
 }
 
 func (b *bench) close() error {
-	_, err := b.root.ExecContext(context.Background(), "DROP DATABASE "+b.name)
-	return closeAll(err, b.db.Close, b.root.Close)
+	return errors.Join(
+		b.rivals.close(),
+		b.exec(context.Background(), "DROP DATABASE IF EXISTS "+b.database),
+		b.db.Close(), b.root.Close(),
+	)
 }
 
-func closeAll(err error, closers ...func() error) error {
-	for _, c := range closers {
-		if e := c(); err == nil {
-			err = e
+// exec runs statements on one connection apart from the queue's.
+func (b *bench) exec(ctx context.Context, statements ...string) error {
+	conn, err := b.root.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	for _, s := range statements {
+		if _, err := conn.ExecContext(ctx, s); err != nil {
+			return fmt.Errorf("%s: %w", s, err)
 		}
 	}
-	return err
+	return nil
+}
+
+// short tells a try from a full run.
+func (b *bench) short() bool { return b.rounds < fullRounds }
+
+// span is d, or a fraction of it where the run is a try.
+func (b *bench) span(d time.Duration) time.Duration {
+	if b.short() {
+		return d / 4
+	}
+	return d
+}
+
+// open makes a queue on empty tables.
+func (b *bench) open(ctx context.Context, list []tenants.ID) (*mysql.Queue, error) {
+	for _, table := range tables {
+		if err := b.exec(ctx, "TRUNCATE TABLE "+b.database+"."+table); err != nil {
+			return nil, err
+		}
+	}
+	q, err := b.queue(list)
+	if err != nil {
+		return nil, err
+	}
+	return q, q.Verify(ctx)
 }
 
 func (b *bench) queue(list []tenants.ID) (*mysql.Queue, error) {
@@ -81,7 +142,36 @@ func (b *bench) queue(list []tenants.ID) (*mysql.Queue, error) {
 	if err != nil {
 		return nil, err
 	}
-	return mysql.NewQueue(mysql.Params{DB: b.db, Tenants: set, Logger: logger})
+	return mysql.NewQueue(mysql.Params{DB: b.db, Tenants: set, Logger: b.log})
+}
+
+// with runs f with a queue on empty tables.
+func (b *bench) with(ctx context.Context, list []tenants.ID, f func(q *mysql.Queue) error) error {
+	q, err := b.open(ctx, list)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f(q), ending(ctx, q.Close))
+}
+
+// subscribed runs f with a subscription, of group unless cfg has another.
+func subscribed(ctx context.Context, q backend.Queue, cfg backend.SubscriptionConfig, f func(sub backend.Subscription) error) error {
+	if cfg.Group == "" {
+		cfg.Group = group
+	}
+	sub, err := q.Subscribe(ctx, topic, cfg)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f(sub), ending(ctx, sub.Stop))
+}
+
+// ending stops something in time even if f has left deliveries unsettled or ctx
+// has ended.
+func ending(ctx context.Context, stop func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
+	defer cancel()
+	return stop(ctx)
 }
 
 func tenantIDs(n int) []tenants.ID {
@@ -90,128 +180,4 @@ func tenantIDs(n int) []tenants.ID {
 		list[i] = tenants.ID(fmt.Sprintf("tenant-%05d", i))
 	}
 	return list
-}
-
-func message(tenant tenants.ID, key, id string) backend.Message {
-	return backend.Message{Tenant: tenant, Topic: topic, PartitionKey: key, ID: id, Payload: make([]byte, 200)}
-}
-
-// publishAll stores messages in batches, off the clock.
-func publishAll(ctx context.Context, q backend.Queue, msgs []backend.Message) error {
-	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(4)
-	for len(msgs) > 0 {
-		n := min(1000, len(msgs))
-		part := msgs[:n]
-		msgs = msgs[n:]
-		g.Go(func() error {
-			_, err := q.Publish(ctx, part...)
-			return err
-		})
-	}
-	return g.Wait()
-}
-
-// consume handles n deliveries with a no-op and acknowledges them.
-func consume(ctx context.Context, sub backend.Subscription, n int) error {
-	var wg sync.WaitGroup
-	errs := make(chan error, 1)
-	for range n {
-		select {
-		case d, ok := <-sub.Deliveries():
-			if !ok {
-				return fmt.Errorf("deliveries ended early")
-			}
-			wg.Go(func() {
-				if err := d.Ack(ctx); err != nil {
-					select {
-					case errs <- err:
-					default:
-					}
-				}
-			})
-		case <-time.After(time.Minute):
-			return fmt.Errorf("no delivery for a minute")
-		}
-	}
-	wg.Wait()
-	select {
-	case err := <-errs:
-		return err
-	default:
-		return nil
-	}
-}
-
-// counters are the server's own.
-type counters struct{ statements, rowsRead, commits float64 }
-
-func (b *bench) counters(ctx context.Context) (c counters, err error) {
-	rows, err := b.root.QueryContext(ctx, "SHOW GLOBAL STATUS WHERE Variable_name IN ('Questions', 'Com_commit', 'Handler_read_key', 'Handler_read_next', 'Handler_read_first', 'Handler_read_rnd_next', 'Handler_read_last', 'Handler_read_prev')")
-	if err != nil {
-		return c, err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var name string
-		var value float64
-		if err := rows.Scan(&name, &value); err != nil {
-			return c, err
-		}
-		switch name {
-		case "Questions":
-			c.statements = value
-		case "Com_commit":
-			c.commits = value
-		default:
-			c.rowsRead += value
-		}
-	}
-	return c, rows.Err()
-}
-
-// measure runs work and prints its rate and its cost a message.
-func (b *bench) measure(ctx context.Context, n int, work func() error) error {
-	before, err := b.counters(ctx)
-	if err != nil {
-		return err
-	}
-	start := time.Now()
-	if err := work(); err != nil {
-		return err
-	}
-	took := time.Since(start)
-	after, err := b.counters(ctx)
-	if err != nil {
-		return err
-	}
-	fmt.Printf("  %8.0f msg/s   %.3f statements, %.2f rows read, %.4f commits a message   (%d in %v)\n",
-		float64(n)/took.Seconds(), (after.statements-before.statements-1)/float64(n), (after.rowsRead-before.rowsRead)/float64(n),
-		(after.commits-before.commits)/float64(n), n, took.Round(time.Millisecond))
-	return nil
-}
-
-// latencies collects times in microseconds, up to a minute.
-type latencies struct {
-	mu sync.Mutex
-	h  *hdrhistogram.Histogram
-}
-
-func newLatencies() *latencies { return &latencies{h: hdrhistogram.New(1, 60_000_000, 3)} }
-
-func (l *latencies) add(d time.Duration) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	_ = l.h.RecordValue(min(max(d.Microseconds(), 1), 60_000_000)) // within its range
-}
-
-func (l *latencies) quantile(q float64) time.Duration {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return time.Duration(l.h.ValueAtQuantile(q)) * time.Microsecond
-}
-
-func (l *latencies) String() string {
-	return fmt.Sprintf("p50 %v, p99 %v, max %v (%d messages)",
-		l.quantile(50), l.quantile(99), l.quantile(100), l.h.TotalCount())
 }
