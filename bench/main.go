@@ -18,6 +18,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"runtime/pprof"
 	"slices"
 	"strings"
 	"time"
@@ -62,6 +63,7 @@ type options struct {
 	check   string
 	update  bool
 	child   string
+	profile string
 	verbose bool
 }
 
@@ -77,6 +79,7 @@ func main() {
 	flag.StringVar(&o.check, "check", "", "measure no speed but compare costs with this `file`")
 	flag.BoolVar(&o.update, "update", false, "with -check: write the file")
 	flag.StringVar(&o.child, "publisher", "", "internal: publish for another process into this `database`")
+	flag.StringVar(&o.profile, "cpuprofile", "", "write a profile of this process to `file`, for go tool pprof")
 	flag.BoolVar(&o.verbose, "v", false, "show the queue's log")
 	flag.Parse()
 	if err := o.run(ctx); err != nil {
@@ -113,7 +116,29 @@ func (o options) run(ctx context.Context) (err error) {
 		o.plots = cmp.Or(o.plots, "docs/bench")
 		o.report = cmp.Or(o.report, "docs/bench.md")
 	}
-	return o.measure(ctx, b, chosen)
+	stop, err := o.startProfile()
+	if err != nil {
+		return err
+	}
+	return errors.Join(o.measure(ctx, b, chosen), stop())
+}
+
+// startProfile begins what -cpuprofile asks for.
+func (o options) startProfile() (stop func() error, err error) {
+	if o.profile == "" {
+		return func() error { return nil }, nil
+	}
+	f, err := os.Create(o.profile)
+	if err != nil {
+		return nil, err
+	}
+	if err := pprof.StartCPUProfile(f); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return func() error {
+		pprof.StopCPUProfile()
+		return f.Close()
+	}, nil
 }
 
 func choose(only string) ([]scenario, error) {
