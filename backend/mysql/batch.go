@@ -2,7 +2,6 @@ package mysql
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
@@ -98,60 +97,139 @@ type batch struct {
 // newBatch sorts by partition and keeps the order given within each, which is
 // the order of offsets. Every transaction locks in the same order then.
 func newBatch(tenant tenants.ID, rows []*row) *batch {
-	slices.SortStableFunc(rows, func(a, b *row) int {
-		return cmp.Or(strings.Compare(a.topic, b.topic), strings.Compare(a.key, b.key))
-	})
+	slices.SortStableFunc(rows, func(a, b *row) int { return comparePartitions(a.partition, b.partition) })
 	return &batch{tenant, rows}
 }
 
+// inserted is what one statement was given, and the first offset that the server
+// says it allocated. That is a hint only: after a statement that met repeats it
+// means little.
+type inserted struct {
+	rows  []*row
+	first uint64
+}
+
+// partitions are those of the rows, in order.
+func (b *batch) partitions() []partition {
+	var parts []partition
+	for i, r := range b.rows {
+		if i == 0 || r.partition != b.rows[i-1].partition {
+			parts = append(parts, r.partition)
+		}
+	}
+	return parts
+}
+
+// insertBounds are those of one statement.
+type insertBounds struct {
+	rows, size int
+	bulk       bool // bulkInsert is faster than a statement of more rows
+}
+
+// next is how many of rest, at least one, go into the next statement.
+func (b insertBounds) next(rest []*row) int {
+	limit := min(b.rows, len(rest))
+	if b.bulk && limit >= bulkRows {
+		limit = bulkRows
+	}
+	n, size := 1, rest[0].size()
+	for n < limit && size+rest[n].size() <= b.size {
+		size += rest[n].size()
+		n++
+	}
+	return n
+}
+
 // insert adds the rows that are not stored yet, in as many statements as the
-// bounds of cfg ask for, and then reads the new ones back: a read between two
-// statements would fix the transaction's snapshot before the second, and the
-// fence would miss the watermarks that move meanwhile.
-func (b *batch) insert(ctx context.Context, db querier, publishID uint64, cfg Config) error {
-	var reads []func() error
+// bounds ask for. What they have stored is to be read when all are done:
+// a read between two would fix the transaction's snapshot before the second, and
+// the fence would miss the watermarks that move meanwhile.
+func (b *batch) insert(ctx context.Context, db querier, publishID uint64, bounds insertBounds) (all []inserted, err error) {
 	for rest := b.rows; len(rest) > 0; {
-		n, size := 1, rest[0].size()
-		for n < len(rest) && n < cfg.MaxBatchRows && size+rest[n].size() <= cfg.MaxBatchBytes {
-			size += rest[n].size()
-			n++
+		n := bounds.next(rest)
+		text, args := bulkInsert, make([]any, 0, n*insertParams)
+		for _, r := range rest[:n] {
+			args = append(args, string(b.tenant), r.topic, r.key, r.id, r.payload, r.metadata, publishID)
 		}
-		ins := newQuery(0, stmtInsert)
-		ins.text.Grow(n * (len(insertRow) + 2))
-		for i, r := range rest[:n] {
-			ins.item(i, ", ", insertRow, string(b.tenant), r.topic, r.key, r.id, r.payload, r.metadata, publishID)
+		if n != bulkRows || !bounds.bulk {
+			text = stmtInsert + insertRow + strings.Repeat(", "+insertRow, n-1) + stmtInsertEnd
 		}
-		ins.add(stmtInsertEnd)
-		result, err := db.ExecContext(ctx, ins.text.String(), ins.args...)
+		result, err := db.ExecContext(ctx, text, args...)
 		if err != nil {
-			return fmt.Errorf("insert %d messages: %w", n, err)
+			return nil, fmt.Errorf("insert %d messages: %w", n, err)
 		}
 		if at, err := result.LastInsertId(); err == nil && at > 0 {
-			inserted := rest[:n]
-			reads = append(reads, func() error { return readNew(ctx, db, b.tenant, inserted, publishID, uint64(at)) })
+			all = append(all, inserted{rest[:n], uint64(at)})
 		}
 		rest = rest[n:]
 	}
-	for _, read := range reads {
-		if err := read(); err != nil {
-			return err
+	return all, nil
+}
+
+// readNew fills in offset and publish id of rows that statements have inserted,
+// by the offsets that were allocated to them. That is a fraction of the cost of
+// looking up each id. Rows it does not find are left to readBack.
+func (b *batch) readNew(ctx context.Context, db querier, publishID uint64, all []inserted) error {
+	for _, ins := range all {
+		if ins.rows[0].offset != 0 { // counted
+			continue
+		}
+		// Servers that share a table (Galera) leave gaps for each other.
+		last := ins.first + 4*uint64(len(ins.rows))
+		read := newQuery(0, stmtReadNew, string(b.tenant), ins.first, last, publishID)
+		if err := read.into(ctx, db, ins.rows, nil); err != nil {
+			return fmt.Errorf("read %d new messages back: %w", len(ins.rows), err)
 		}
 	}
 	return nil
 }
 
-// readNew fills in offset and publish id of rows that a statement has inserted,
-// by the offsets it was allocated, from the first on. That is a fraction of the
-// cost of looking up each id, but first is a hint only: after a statement that
-// met repeats it means little. Rows it does not find are left to readBack.
-func readNew(ctx context.Context, db querier, tenant tenants.ID, rows []*row, publishID, first uint64) error {
-	// Servers that share a table (Galera) leave gaps for each other.
-	last := first + 4*uint64(len(rows))
-	read := newQuery(0, stmtReadNew, string(tenant), first, last, publishID)
-	if err := read.into(ctx, db, rows, nil); err != nil {
-		return fmt.Errorf("read %d new messages back: %w", len(rows), err)
+// countAll is countNew of all statements. fence comes with the last.
+func (b *batch) countAll(ctx context.Context, db querier, publishID uint64, all []inserted, fence *watermarks) (bool, error) {
+	counted := 0
+	for i, ins := range all {
+		last := fence
+		if i < len(all)-1 {
+			last = nil
+		}
+		ok, err := b.countNew(ctx, db, publishID, ins, last)
+		if err != nil || !ok {
+			return false, err
+		}
+		counted += len(ins.rows)
 	}
-	return nil
+	return counted == len(b.rows), nil
+}
+
+// countNew is readNew for the usual case: a statement whose rows are all new. It
+// allocates in the order of its rows, so as many consecutive offsets as there
+// are rows, all with the publish's id, are those of the rows one by one. It tells
+// whether they are; if not, nothing is filled in. fence, unless nil, reads the
+// watermarks along with them.
+func (b *batch) countNew(ctx context.Context, db querier, publishID uint64, ins inserted, fence *watermarks) (ok bool, err error) {
+	n := uint64(len(ins.rows))
+	q := newQuery(0, stmtCountNew, string(b.tenant), ins.first, ins.first+n-1, publishID)
+	if fence != nil {
+		q.add(alsoFence, string(b.tenant), fence.above)
+		fence.terms(q)
+	}
+	var at partition
+	var count, low, high uint64
+	err = q.each(ctx, db, []any{&at.topic, &at.key, &count, &low, &high}, func() {
+		if at.topic != "" {
+			fence.add(at, low)
+			return
+		}
+		if ok = count == n && high-low == n-1; ok {
+			for i, r := range ins.rows {
+				r.offset, r.publishID = low+uint64(i), publishID
+			}
+		}
+	})
+	if err != nil {
+		return false, fmt.Errorf("count %d new messages: %w", n, err)
+	}
+	return ok, nil
 }
 
 // readBack fills in offset and publish id of those rows that db shows. suffix

@@ -23,6 +23,7 @@ const (
 	errUnknown            = 1105 // Vitess, with the reason in the text
 	errNoSuchTable        = 1146
 	errErrorDuringCommit  = 1180 // Galera: certification failed
+	errUnknownVariable    = 1193
 	errTooManyUserConns   = 1203
 	errLockWaitTimeout    = 1205 // also a failed NOWAIT on MariaDB
 	errLockDeadlock       = 1213
@@ -115,4 +116,48 @@ func isDuplicate(err error) bool { return hasNumber(err, errDupEntry) }
 func hasNumber(err error, numbers ...uint16) bool {
 	me, ok := errors.AsType[*mysql.MySQLError](err)
 	return ok && slices.Contains(numbers, me.Number)
+}
+
+// isNoSuchTable tells whether a statement has found a table missing: on a server,
+// or from the VSchema of vtgate.
+func isNoSuchTable(err error) bool {
+	me, ok := errors.AsType[*mysql.MySQLError](err)
+	return ok && (me.Number == errNoSuchTable || lacksTable(me))
+}
+
+// lacksTable tells whether vtgate knows no table of a name.
+func lacksTable(me *mysql.MySQLError) bool {
+	return me.Number == errUnknown && strings.HasPrefix(me.Message, "table ") && strings.HasSuffix(me.Message, " not found")
+}
+
+// VitessError is what Verify, [Migrate], [Status] and the first Publish, PublishTx
+// or Subscribe return for a vtgate that the queue is not set up for.
+type VitessError struct {
+	// Err is what vtgate says, or what is wrong with it.
+	Err error
+	// Remedy says what to do.
+	Remedy string
+}
+
+func (e *VitessError) Error() string { return e.Err.Error() + ": " + e.Remedy }
+
+func (e *VitessError) Unwrap() error { return e.Err }
+
+const vitessSettings = "vtgate needs mq.external_schema, and over MariaDB mq.server_isolation, set to true " +
+	"(in Go: Config.ExternalSchema, mysql.ServerIsolation); its tables are made by ApplySchema and ApplyVSchema of what " +
+	"mqctl migrate sql --vitess prints"
+
+// forVitess is err, or a [VitessError] where only vtgate answers so.
+func forVitess(err error) error {
+	me, ok := errors.AsType[*mysql.MySQLError](err)
+	switch {
+	case !ok:
+		return err
+	case me.Number == errUnknownVariable && strings.Contains(me.Message, "transaction_isolation") && strings.Contains(me.Message, "vttablet"),
+		lacksTable(me) && strings.Contains(me.Message, versionTable):
+		return &VitessError{Err: me, Remedy: vitessSettings}
+	case strings.HasPrefix(me.Message, "VT05003"): // the remedy of other servers is no help
+		return &VitessError{Err: me, Remedy: "on Vitess the DSN's database is the keyspace: name one that vtgate knows"}
+	}
+	return err
 }

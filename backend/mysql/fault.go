@@ -15,7 +15,7 @@ const faultConfirm = 3 * time.Second
 // they were dropped, or are those of another version, and stay so, no retry
 // helps: Params.OnFault is told.
 func (q *Queue) suspect(err error) {
-	if !hasNumber(err, errNoSuchTable, errBadField) || !q.suspecting.CompareAndSwap(false, true) {
+	if !isNoSuchTable(err) && !hasNumber(err, errBadField) || !q.suspecting.CompareAndSwap(false, true) {
 		return
 	}
 	ctx, leave, enterErr := q.enter(q.ctx)

@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 
@@ -55,51 +56,82 @@ func (e *fencedError) Error() string {
 // fenceKeys bounds the partition keys of one fence read.
 const fenceKeys = 200
 
-// readFence compares the first offsets newly allocated in some partitions of a
-// tenant with the watermarks of all groups, and with the positions of groups
-// that have none there. It returns a [fencedError] if one is not below.
-func readFence(ctx context.Context, db querier, tenant tenants.ID, first map[partition]uint64) error {
-	parts := slices.SortedFunc(maps.Keys(first), func(a, b partition) int {
-		return cmp.Or(strings.Compare(a.topic, b.topic), strings.Compare(a.key, b.key))
-	})
+// watermarks are those of all groups in some partitions of a tenant, and the
+// positions of groups that have none there, as far as a publish may meet them.
+type watermarks struct {
+	parts []partition // sorted, at most fenceKeys
+	above uint64      // lower ones are of no interest
+	found []watermark
+}
+
+type watermark struct {
+	partition // without a key: of the topic
+	acked     uint64
+}
+
+func (w *watermarks) add(p partition, acked uint64) { w.found = append(w.found, watermark{p, acked}) }
+
+// terms ends a statement with the conditions for the partitions.
+func (w *watermarks) terms(q *query) {
+	for i, p := range w.parts {
+		if i > 0 && p.topic == w.parts[i-1].topic {
+			q.add(", ?", p.key)
+			continue
+		}
+		q.item(i, ")) OR ", fenceTerm, p.topic, p.key)
+	}
+	q.add(")))")
+}
+
+// hit compares with the first offsets allocated in each partition. It returns a
+// [fencedError], of the highest watermark, if one is not below.
+func (w *watermarks) hit(first map[partition]uint64) error {
+	lowest := make(map[string]uint64) // by topic
+	for p, at := range first {
+		if of, ok := lowest[p.topic]; !ok || at < of {
+			lowest[p.topic] = at
+		}
+	}
 	var hit *fencedError
-	for chunk := range slices.Chunk(parts, fenceKeys) {
-		lowest := first[chunk[0]]
-		lowestOf := make(map[string]uint64) // by topic
-		for _, p := range chunk {
-			lowest = min(lowest, first[p])
-			if of, ok := lowestOf[p.topic]; !ok || first[p] < of {
-				lowestOf[p.topic] = first[p]
-			}
+	for _, m := range w.found {
+		allocated, ok := first[m.partition]
+		if m.key == "" {
+			allocated, ok = lowest[m.topic]
 		}
-		read := newQuery(len(chunk), stmtFence, string(tenant), lowest)
-		for i, p := range chunk {
-			if i > 0 && p.topic == chunk[i-1].topic {
-				read.add(", ?", p.key)
-				continue
-			}
-			read.item(i, ")) OR ", fenceTerm, p.topic, p.key)
-		}
-		read.add(")))")
-		var p partition
-		var acked uint64
-		err := read.each(ctx, db, []any{&p.topic, &p.key, &acked}, func() {
-			allocated, ok := first[p]
-			if p.key == "" {
-				allocated, ok = lowestOf[p.topic], true
-			}
-			if ok && acked >= allocated && (hit == nil || acked > hit.above) {
-				hit = &fencedError{at: p, above: acked}
-			}
-		})
-		if err != nil {
-			return fmt.Errorf("read the watermarks of %d partitions: %w", len(chunk), err)
+		if ok && m.acked >= allocated && (hit == nil || m.acked > hit.above) {
+			hit = &fencedError{at: m.partition, above: m.acked}
 		}
 	}
 	if hit != nil {
 		return hit
 	}
 	return nil
+}
+
+func comparePartitions(a, b partition) int {
+	return cmp.Or(strings.Compare(a.topic, b.topic), strings.Compare(a.key, b.key))
+}
+
+// readFence reads the watermarks of the partitions in which offsets were
+// allocated, given the first ones, and returns a [fencedError] if one is not
+// below.
+func readFence(ctx context.Context, db querier, tenant tenants.ID, first map[partition]uint64) error {
+	lowest := uint64(math.MaxUint64)
+	for _, at := range first {
+		lowest = min(lowest, at)
+	}
+	var all watermarks
+	for chunk := range slices.Chunk(slices.SortedFunc(maps.Keys(first), comparePartitions), fenceKeys) {
+		marks := watermarks{parts: chunk, above: lowest}
+		read := newQuery(len(chunk), stmtFence, string(tenant), marks.above)
+		marks.terms(read)
+		var p partition
+		var acked uint64
+		if err := read.each(ctx, db, []any{&p.topic, &p.key, &acked}, func() { all.add(p, acked) }); err != nil {
+			return fmt.Errorf("read the watermarks of %d partitions: %w", len(chunk), err)
+		}
+	}
+	return all.hit(first)
 }
 
 // lagging reports rows that an insert neither stored nor found stored: the

@@ -1,8 +1,10 @@
 package mysql
 
 import (
+	"runtime"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/tenantmq/tenantmq/backend"
 	"github.com/tenantmq/tenantmq/tenants"
@@ -20,13 +22,23 @@ type call struct {
 	err      error
 }
 
-// runnersPerLane is the number of transactions of one tenant at once: while
-// one waits for its commit to reach the disk, the next can be written.
+// runnersPerLane bounds the transactions of one tenant at once: while one waits
+// for its commit to reach the disk, the next can be written.
 const runnersPerLane = 2
 
+// slowTransaction is how long one keeps others from beginning: it may be waiting
+// for a lock.
+const slowTransaction = 20 * time.Millisecond
+
 // lanes gather the calls that arrive while a tenant's transactions are under
-// way into the next one (group commit). A call that finds a runner free waits
-// for nobody. Runners exist only while there is work.
+// way into the next one (group commit). A call that finds nobody, or one other
+// call alone, waits for nobody. Runners exist only while there is work.
+//
+// Beside a transaction of several calls no other one begins, unless it has
+// bulkRows or more, or the first is slow: they would halve each other's batches,
+// and what a transaction costs is hardly for its rows. With 16 publishers of one
+// message at a time that is 7,000 msg/s instead of 4,200, measured on MariaDB
+// 10.11.
 type lanes struct {
 	commit  func([]*call) // stores calls of one tenant and finishes them
 	maxRows int
@@ -39,7 +51,15 @@ type lanes struct {
 
 type lane struct {
 	waiting []*call
+	rows    int       // of waiting
+	begun   int       // calls in transactions under way
+	last    time.Time // when the last of those began
 	runners int
+}
+
+// another tells whether one more transaction may begin.
+func (ln *lane) another() bool {
+	return ln.begun <= 1 || ln.rows >= bulkRows || time.Since(ln.last) >= slowTransaction
 }
 
 func (l *lanes) add(c *call) {
@@ -51,28 +71,34 @@ func (l *lanes) add(c *call) {
 		l.byTenant[c.tenant] = ln
 	}
 	ln.waiting = append(ln.waiting, c)
-	if ln.runners < runnersPerLane {
+	ln.rows += len(c.rows)
+	if ln.runners < runnersPerLane && ln.another() {
 		ln.runners++
 		l.runners.Go(func() { l.run(c.tenant, ln) })
 	}
 }
 
 func (l *lanes) run(tenant tenants.ID, ln *lane) {
+	done := 0
 	for {
-		calls := l.take(tenant, ln)
+		calls := l.take(tenant, ln, done)
 		if len(calls) == 0 {
 			return
 		}
 		l.commit(calls)
+		done = len(calls)
+		runtime.Gosched() // those who waited for it may have more
 	}
 }
 
-// take returns the calls of the next transaction: at least one, and more while
-// they stay within the bounds. Without any the runner has ended.
-func (l *lanes) take(tenant tenants.ID, ln *lane) []*call {
+// take returns the calls of the next transaction, after one of done calls: at
+// least one, and more while they stay within the bounds. Without any the runner
+// has ended.
+func (l *lanes) take(tenant tenants.ID, ln *lane, done int) []*call {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(ln.waiting) == 0 {
+	ln.begun -= done
+	if len(ln.waiting) == 0 || ln.runners > 1 && !ln.another() {
 		if ln.runners--; ln.runners == 0 {
 			delete(l.byTenant, tenant)
 		}
@@ -80,15 +106,19 @@ func (l *lanes) take(tenant tenants.ID, ln *lane) []*call {
 	}
 	n, rows, size := 1, len(ln.waiting[0].rows), ln.waiting[0].size
 	for n < len(ln.waiting) {
-		rows += len(ln.waiting[n].rows)
-		size += ln.waiting[n].size
-		if rows > l.maxRows || size > l.maxSize {
+		c := ln.waiting[n]
+		if rows+len(c.rows) > l.maxRows || size+c.size > l.maxSize {
 			break
 		}
+		rows += len(c.rows)
+		size += c.size
 		n++
 	}
 	calls := slices.Clone(ln.waiting[:n])
 	ln.waiting = slices.Delete(ln.waiting, 0, n)
+	ln.rows -= rows
+	ln.begun += n
+	ln.last = time.Now()
 	return calls
 }
 
@@ -105,5 +135,6 @@ func (l *lanes) withdraw(c *call) bool {
 		return false
 	}
 	ln.waiting = slices.Delete(ln.waiting, i, i+1)
+	ln.rows -= len(c.rows)
 	return true
 }

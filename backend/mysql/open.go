@@ -156,7 +156,8 @@ const (
 	lockWaitSeconds = "5"
 )
 
-// connector asks for the isolation level on each new connection. The statement
+// connector makes connections of [preparing], and asks for the isolation level on
+// each. The statement
 // is the same on every server, while the variable is not: transaction_isolation
 // on MySQL and MariaDB from 11.1, tx_isolation on MariaDB before.
 type connector struct {
@@ -172,13 +173,13 @@ func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
 		return nil, fmt.Errorf("connect to %s: %w%s", c.target, err, c.remedy(err))
 	}
 	if !c.isolate {
-		return conn, nil
+		return &preparing{driverConn: conn.(driverConn)}, nil
 	}
 	if _, err := conn.(driver.ExecerContext).ExecContext(ctx, stmtIsolation, nil); err != nil {
 		_ = conn.Close()
 		return nil, fmt.Errorf("ask %s for REPEATABLE READ: %w", c.target, err)
 	}
-	return conn, nil
+	return &preparing{driverConn: conn.(driverConn)}, nil
 }
 
 // remedy says what to do about a refusal that does not.

@@ -208,11 +208,24 @@ func (q *Queue) store(ctx context.Context, b *batch, p *publication) error {
 
 func (q *Queue) storeIn(ctx context.Context, tx *sql.Tx, b *batch, p *publication) error {
 	b.forget()
-	if err := b.insert(ctx, tx, p.next(), q.cfg); err != nil {
+	id := p.next()
+	all, err := b.insert(ctx, tx, id, q.insertBounds())
+	if err != nil {
 		return err
 	}
 	if q.hooks.inserted != nil {
 		q.hooks.inserted(tx)
+	}
+	if parts := b.partitions(); len(parts) <= fenceKeys && len(all) > 0 {
+		marks := &watermarks{parts: parts, above: all[0].first}
+		if ok, err := b.countAll(ctx, tx, id, all, marks); err != nil {
+			return err
+		} else if ok {
+			return q.hit(marks, b, p)
+		}
+	}
+	if err := b.readNew(ctx, tx, id, all); err != nil {
+		return err
 	}
 	if err := readBack(ctx, tx, b.tenant, b.unread(), "", nil); err != nil {
 		return err
@@ -221,6 +234,11 @@ func (q *Queue) storeIn(ctx context.Context, tx *sql.Tx, b *batch, p *publicatio
 		return lagging(ctx, tx, b.tenant, missing)
 	}
 	return q.fence(ctx, tx, b, p)
+}
+
+func (q *Queue) insertBounds() insertBounds {
+	// On Vitess each statement is two hops.
+	return insertBounds{q.cfg.MaxBatchRows, q.cfg.MaxBatchBytes, !q.vitess.Load()}
 }
 
 // fence returns a [fencedError] if a row of the current run may be skipped.
@@ -233,6 +251,14 @@ func (q *Queue) fence(ctx context.Context, db querier, b *batch, p *publication)
 		return nil
 	}
 	return readFence(ctx, db, b.tenant, first)
+}
+
+// hit is fence for watermarks that have been read.
+func (q *Queue) hit(marks *watermarks, b *batch, p *publication) error {
+	if q.hooks.fenceOff {
+		return nil
+	}
+	return marks.hit(b.firstOffsets(p.isFresh))
 }
 
 // firstOffsets returns the lowest offset in each partition among the rows whose

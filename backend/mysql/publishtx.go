@@ -110,8 +110,17 @@ func (q *Queue) storeInCallers(ctx context.Context, tx *sql.Tx, b *batch, p *pub
 
 func (q *Queue) insertInCallers(ctx context.Context, tx *sql.Tx, b *batch, p *publication) error {
 	b.forget()
-	if err := b.insert(ctx, tx, p.next(), q.cfg); err != nil {
+	id := p.next()
+	all, err := b.insert(ctx, tx, id, q.insertBounds())
+	if err != nil {
 		return err
+	}
+	if ok, err := b.countAll(ctx, tx, id, all, nil); err != nil {
+		return err
+	} else if !ok {
+		if err := b.readNew(ctx, tx, id, all); err != nil {
+			return err
+		}
 	}
 	// The snapshot of the transaction may be as old as its first read. It
 	// shows our own rows; other rows of the same ids may be long gone, or have

@@ -82,7 +82,7 @@ const (
 func Status(ctx context.Context, db *sql.DB) (SchemaStatus, error) {
 	current, err := schemaVersion(ctx, db)
 	if err != nil {
-		return SchemaStatus{}, fmt.Errorf("read the schema version: %w", err)
+		return SchemaStatus{}, fmt.Errorf("read the schema version: %w", forVitess(err))
 	}
 	status := SchemaStatus{Current: current, Latest: SchemaVersion}
 	names, err := migrationNames()
@@ -148,7 +148,8 @@ func migrationNames() ([]string, error) {
 	return names, nil
 }
 
-// schemaVersion returns 0 for a database without tables.
+// schemaVersion returns 0 for a database without tables. The table that vtgate
+// lacks is not missing: it has no shard to be on.
 func schemaVersion(ctx context.Context, db querier) (int64, error) {
 	var version sql.NullInt64
 	switch err := db.QueryRowContext(ctx, stmtSchemaVersion).Scan(&version); {

@@ -14,7 +14,7 @@ CREATE TABLE IF NOT EXISTS mq_schema_version (
 -- Messages in order of offset within (tenant, topic, partition_key).
 -- PRIMARY serves discovery (group-by skip scan), fetch, the watermark and every delete.
 -- uq_message serves idempotent publish and the receipts of repeats.
--- idx_offset is required by InnoDB for the AUTO_INCREMENT column; it serves the receipts of new messages.
+-- idx_offset is required by InnoDB for the AUTO_INCREMENT column; with publish_id it tells what a publish has stored.
 CREATE TABLE IF NOT EXISTS queue_messages (
   tenant          VARCHAR(255) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
   topic           VARCHAR(255) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
@@ -35,7 +35,7 @@ CREATE TABLE IF NOT EXISTS queue_messages (
   last_error      TEXT NULL,
   PRIMARY KEY (tenant, topic, partition_key, `offset`),
   UNIQUE KEY uq_message (tenant, topic, partition_key, id),
-  KEY idx_offset (`offset`)
+  KEY idx_offset (`offset`, publish_id)
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin;
 
 -- What a group knows of a message it has not passed: failures, postponements,

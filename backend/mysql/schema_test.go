@@ -51,7 +51,7 @@ failure_count ` + countType + `
 last_error ` + errorType,
 		indexes: []string{
 			"PRIMARY unique (tenant, topic, partition_key, offset)",
-			"idx_offset (offset)",
+			"idx_offset (offset, publish_id)",
 			"uq_message unique (tenant, topic, partition_key, id)",
 		},
 	},

@@ -57,12 +57,21 @@ const (
 	stmtInsert = `INSERT INTO queue_messages (tenant, topic, partition_key, id, payload, metadata, published_at, publish_id) VALUES `
 	insertRow  = `(?, ?, ?, ?, ?, ?, ` + nowMillis + `, ?)`
 
+	insertParams = 7 // of a row
+
 	stmtInsertEnd = ` ON DUPLICATE KEY UPDATE id = id`
 
 	readBackColumns = "SELECT topic, partition_key, id, `offset`, publish_id FROM queue_messages "
 
-	// stmtReadNew (idx_offset) reads what an INSERT has stored by the offsets
-	// that were allocated to it, whatever the number of partitions.
+	// stmtCountNew (idx_offset, covering) counts what an INSERT has stored among
+	// the offsets that were allocated to it. It may be followed by alsoFence, an
+	// OR-list of fenceTerm and a closing parenthesis: [stmtFence] by the same round
+	// trip. Its own row has no topic.
+	stmtCountNew = "SELECT '' AS topic, '' AS partition_key, COUNT(*) AS rows_new, COALESCE(MIN(`offset`), 0) AS low, COALESCE(MAX(`offset`), 0) AS high" +
+		" FROM queue_messages FORCE INDEX (idx_offset) WHERE tenant = ? AND `offset` BETWEEN ? AND ? AND publish_id = ?"
+	alsoFence = " UNION ALL SELECT topic, partition_key, 0, offset_acked, 0 FROM queue_offsets FORCE INDEX (PRIMARY) WHERE tenant = ? AND offset_acked >= ? AND ("
+
+	// stmtReadNew (idx_offset) reads them, where the counting leaves a doubt.
 	stmtReadNew = readBackColumns + "FORCE INDEX (idx_offset) WHERE tenant = ? AND `offset` BETWEEN ? AND ? AND publish_id = ?"
 
 	// stmtReadBack (uq_message) is followed by an OR-list of readBackTerm, each

@@ -86,13 +86,20 @@ func TestPublishReadsByItsIndexes(t *testing.T) {
 			first := allocated(t, readBackIDs, nth, &rows)
 			r := &recorder{querier: db}
 			at := uint64(queryInt(t, db, "SELECT MIN(`offset`) FROM queue_messages")) + 1_000
-			if err := readNew(t.Context(), r, "a", rows, 1, at); err != nil {
+			b := newBatch("a", rows)
+			if _, err := b.countNew(t.Context(), r, 1, inserted{rows, at}, nil); err != nil {
+				t.Fatal(err)
+			}
+			if key, kind, n := r.plan(t); key != "idx_offset" || kind != "range" || n > 2*len(rows) {
+				t.Errorf("counting %d new rows: key %s, type %s, %d rows", len(rows), key, kind, n)
+			}
+			if err := b.readNew(t.Context(), r, 1, []inserted{{rows, at}}); err != nil {
 				t.Fatal(err)
 			}
 			if key, kind, n := r.plan(t); key != "idx_offset" || kind != "range" || n > 5*len(rows) {
 				t.Errorf("reading %d new rows back: key %s, type %s, %d rows", len(rows), key, kind, n)
 			}
-			if err := readBack(t.Context(), r, "a", newBatch("a", rows).rows, "", nil); err != nil {
+			if err := readBack(t.Context(), r, "a", b.rows, "", nil); err != nil {
 				t.Fatal(err)
 			}
 			if key, kind, n := r.plan(t); key != "uq_message" || kind != "range" || n > 2*len(rows) {

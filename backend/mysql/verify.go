@@ -34,8 +34,8 @@ var tableNames = []string{
 // kind and version, isolation and other settings of the pool's connections, the
 // packet size against Config.MaxPayload, and the version of the tables. Each
 // error names what was found and the remedy; it wraps [ErrIsolation],
-// [ErrServerSettings], [ErrSchemaMissing], [ErrSchemaOlder] or
-// [ErrSchemaNewer], or what the driver said. It returns [backend.ErrClosed] once
+// [ErrServerSettings], [ErrSchemaMissing], [ErrSchemaOlder], [ErrSchemaNewer] or a
+// [VitessError], or what the driver said. It returns [backend.ErrClosed] once
 // the queue is closed.
 //
 // It is optional: the first Publish, PublishTx or Subscribe calls it, again and
@@ -53,7 +53,7 @@ func (q *Queue) Verify(ctx context.Context) error {
 
 func (q *Queue) verifyNow(ctx context.Context) error {
 	if err := q.verify(ctx); err != nil {
-		return fmt.Errorf("verify the queue's database: %w", err)
+		return fmt.Errorf("verify the queue's database: %w", forVitess(err))
 	}
 	q.verified.Store(true)
 	return nil
@@ -95,6 +95,11 @@ func (q *Queue) verify(ctx context.Context) error {
 		return err
 	}
 	q.vitess.Store(q.cfg.ExternalSchema || strings.Contains(s["version"], "Vitess"))
+	if q.vitess.Load() {
+		if err := checkKeyspace(ctx, conn); err != nil {
+			return err
+		}
+	}
 	if err := q.verifySchema(ctx, conn); err != nil {
 		return err
 	}
@@ -118,14 +123,41 @@ func (q *Queue) verifySchema(ctx context.Context, db querier) error {
 	return checkEngines(ctx, db)
 }
 
+// stmtDatabase tells on Vitess the target of the connection.
+const stmtDatabase = "SELECT DATABASE()"
+
+// checkKeyspace refuses the target of a single shard, where vtgate would put the
+// rows of every tenant, and replicas. keyspace:shard, keyspace/shard,
+// keyspace[range] and keyspace@type are what vtgate reads.
+func checkKeyspace(ctx context.Context, db querier) error {
+	var target sql.NullString
+	if err := db.QueryRowContext(ctx, stmtDatabase).Scan(&target); err != nil {
+		return fmt.Errorf("read the database's name: %w", err)
+	}
+	name, tablets, _ := strings.Cut(target.String, "@")
+	end := strings.IndexAny(name, ":/[")
+	if end < 0 && (tablets == "" || strings.EqualFold(tablets, "primary")) {
+		return nil
+	}
+	if end >= 0 {
+		name = name[:end]
+	}
+	return &VitessError{
+		Err:    fmt.Errorf("%w: the DSN's database is %q, one shard or its replicas, and not where the rows of every tenant belong", ErrServerSettings, target.String),
+		Remedy: fmt.Sprintf("name the keyspace, %q", name),
+	}
+}
+
+const externalRemedy = "apply what mqctl migrate sql prints, on Vitess with --vitess (in Go: mysql.Schema; VitessSchema and VSchema)"
+
 // probeTables finds out without a version table whether the tables are there.
 func probeTables(ctx context.Context, db querier) error {
 	for _, probe := range stmtProbes {
 		switch _, err := db.ExecContext(ctx, probe); {
-		case hasNumber(err, errNoSuchTable):
-			return fmt.Errorf("%w: apply the output of mysql.Schema: %w", ErrSchemaMissing, err)
+		case isNoSuchTable(err):
+			return fmt.Errorf("%w: %s: %w", ErrSchemaMissing, externalRemedy, err)
 		case hasNumber(err, errBadField):
-			return fmt.Errorf("%w: apply the output of mysql.Schema: %w", ErrSchemaOlder, err)
+			return fmt.Errorf("%w: %s: %w", ErrSchemaOlder, externalRemedy, err)
 		case err != nil:
 			return err
 		}

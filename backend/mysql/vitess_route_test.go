@@ -41,6 +41,6 @@ func checkRoutes(t *testing.T, s *vitesstest.Sent, db *sql.DB) {
 			"stmtLockMigration":   "ExternalSchema",
 			"stmtUnlockMigration": "ExternalSchema",
 		},
-		Anywhere: []string{"SHOW ", "SET ", "SAVEPOINT ", "ROLLBACK ", "RELEASE "},
+		Anywhere: []string{"SHOW ", "SET ", "SAVEPOINT ", "ROLLBACK ", "RELEASE ", stmtDatabase},
 	})
 }
