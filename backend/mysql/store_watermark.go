@@ -46,11 +46,12 @@ func (e *stalledError) Error() string {
 	return fmt.Sprintf("a publisher is inside the run of partition key %q", e.key)
 }
 
-// crowdedError is stalledError for one of several partitions, not said which.
+// crowdedError tells that several partitions must be read one by one: a publisher
+// is inside the run of one of them, or the answer may be cut off.
 type crowdedError struct{ partitions int }
 
 func (e *crowdedError) Error() string {
-	return fmt.Sprintf("a publisher is inside the run of one of %d partition keys", e.partitions)
+	return fmt.Sprintf("the runs of %d partition keys cannot be read together", e.partitions)
 }
 
 // runTerms bounds the partitions of one locking read.
@@ -85,7 +86,11 @@ func (t *settling) readRunsOf(ctx context.Context, parts []*part, rows int) erro
 	found := make(map[string][]uint64, len(parts))
 	var key string
 	var offset uint64
-	err := t.runsQuery(parts, rows).each(ctx, t.tx, []any{&key, &offset}, func() { found[key] = append(found[key], offset) })
+	n := 0
+	err := t.runsQuery(parts, rows).each(ctx, t.tx, []any{&key, &offset}, func() {
+		found[key] = append(found[key], offset)
+		n++
+	})
 	switch {
 	case isNowait(err) && len(parts) > 1:
 		return &crowdedError{len(parts)}
@@ -101,6 +106,11 @@ func (t *settling) readRunsOf(ctx context.Context, parts []*part, rows int) erro
 	}
 	for _, p := range parts {
 		p.mark, p.ahead, p.gone, p.late = advance(p.before, p.run, found[p.Key])
+		if len(p.late) > 0 && len(parts) > 1 && !t.q.joins() && n == rows {
+			// The partitions of an OR-list share its limit: the late ones of this
+			// one may have used up what others would have shown.
+			return &crowdedError{len(parts)}
+		}
 		p.leaving = p.leaving && len(p.late) == 0
 	}
 	return nil
