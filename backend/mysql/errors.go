@@ -81,7 +81,13 @@ func classify(err error) class {
 
 func classifyNumber(me *mysql.MySQLError) class {
 	switch me.Number {
-	case errCheckread, errLockWaitTimeout, errLockDeadlock, errLockNowait, errErrorDuringCommit, errQueryInterrupted,
+	case errQueryInterrupted:
+		// Vitess: too many rows, or rows of two shards, stay so.
+		if strings.Contains(me.Message, "Row count exceeded") || strings.Contains(me.Message, multiShard) {
+			return classPermanent
+		}
+		return classRetry
+	case errCheckread, errLockWaitTimeout, errLockDeadlock, errLockNowait, errErrorDuringCommit,
 		errQueryTimeout, errSavepointNotExists, errConCount, errTooManyUserConns:
 		return classRetry
 	case errUnknownCom, errServerShutdown, errConnectionKilled, errServerGoneAway, errServerLost:
@@ -98,13 +104,21 @@ func classifyNumber(me *mysql.MySQLError) class {
 	}
 	for _, text := range []string{
 		"code = Unavailable", "code = FailedPrecondition", "code = Code(17)", // a cluster event
-		"no healthy tablet", "primary is not serving", "is being resharded", "state NOT_SERVING",
+		"no healthy tablet", "enforce denied tables", "primary is not serving", "is being resharded", "state NOT_SERVING",
 	} {
 		if strings.Contains(me.Message, text) {
 			return classReconnect
 		}
 	}
 	return classPermanent
+}
+
+// multiShard is what vtgate calls a transaction that would touch two shards.
+const multiShard = "multi-db transaction"
+
+func isMultiShard(err error) bool {
+	me, ok := errors.AsType[*mysql.MySQLError](err)
+	return ok && strings.Contains(me.Message, multiShard)
 }
 
 // isNowait tells whether a locking read with NOWAIT found a lock in its way.

@@ -107,8 +107,8 @@ func (o openOptions) driverConfig(dsn string) (*mysql.Config, error) {
 	cfg.RejectReadOnly = true
 	cfg.Loc = time.UTC
 	setDefault(&cfg.Collation, "utf8mb4_bin")
-	if _, ok := given["maxAllowedPacket"]; !ok {
-		cfg.MaxAllowedPacket = 0 // ask the server
+	if _, ok := given["maxAllowedPacket"]; !ok && !o.serverIsolation {
+		cfg.MaxAllowedPacket = 0 // ask the server; vtgate would ask some shard, which may be away
 	}
 	setDefault(&cfg.Timeout, DefaultConnectTimeout)
 	setDefault(&cfg.ReadTimeout, DefaultReadTimeout)

@@ -52,8 +52,11 @@ func (q *Queue) PublishTx(ctx context.Context, tx *sql.Tx, msgs ...backend.Messa
 	c := calls[0]
 	if err := q.publishTx(ctx, tx, c); err != nil {
 		q.metrics.countError(err)
-		if classify(err) != classPermanent {
+		switch {
+		case classify(err) != classPermanent:
 			err = fmt.Errorf("%w: %w", ErrRetryTransaction, err)
+		case isMultiShard(err):
+			err = fmt.Errorf("%w; the transaction has touched another shard: route its tables by the tenant as the queue's are", err)
 		}
 		return nil, fmt.Errorf("publish %d messages of tenant %q in a transaction: %w", len(c.rows), c.tenant, err)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
@@ -39,6 +40,8 @@ type store struct {
 	name     string
 	instance uint64 // tells two subscribers of one name apart
 	cfg      backend.SubscriptionConfig
+
+	groups atomic.Int64 // of the topic, as last seen; 0: not yet
 
 	mu     sync.Mutex
 	chores map[tenants.ID]chore

@@ -108,7 +108,7 @@ func (s *store) purgeStates(ctx context.Context, list []tenants.ID) error {
 // purgeGroups drops other groups whose subscribers have been away for longer
 // than the retention: messages would wait for them for ever.
 func (s *store) purgeGroups(ctx context.Context, list []tenants.ID) error {
-	q := newQuery(len(list), stmtAbsent, s.topic, s.group, millis(s.q.cfg.GroupRetention)).in(anys(list)...)
+	q := newQuery(len(list), stmtAbsent, s.topic, s.group, millis(s.q.cfg.GroupRetention)).in(anys(list)...).add(limitRows, maxRead) // the rest at the next purge
 	return purgeRows(ctx, s, list, q,
 		func(tenant *tenants.ID, group *string) []any { return []any{tenant, group} },
 		func(tenant tenants.ID, groups []string) error {

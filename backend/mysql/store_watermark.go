@@ -162,7 +162,9 @@ type marks struct {
 // readMarks is never answered from memory: a group that has just joined counts.
 func (s *store) readMarks(ctx context.Context, db querier, tenant tenants.ID, keys []string) (marks, error) {
 	m := marks{base: make(map[string]uint64), stored: make(map[string]map[string]uint64)}
-	for chunk := range slices.Chunk(keys, listKeys) {
+	for rest := keys; len(rest) > 0; {
+		chunk := rest[:min(len(rest), s.marksAtOnce(len(m.base)))]
+		rest = rest[len(chunk):]
 		var key, group string
 		var acked uint64
 		q := newQuery(len(chunk), stmtMarks, string(tenant), s.topic).in(append([]any{""}, anys(chunk)...)...)
@@ -180,10 +182,27 @@ func (s *store) readMarks(ctx context.Context, db querier, tenant tenants.ID, ke
 			return marks{}, s.wrap(tenant, "read the watermarks", err)
 		}
 	}
+	s.groups.Store(int64(len(m.base)))
 	if _, ok := m.base[s.group]; !ok {
 		m.base[s.group] = 0 // dropped by an operator; see grants
 	}
 	return m, nil
+}
+
+// marksAtOnce is how many partitions' watermarks are read at once: there is one of
+// each group, and Vitess returns 10,000 rows at most. groups is their number, 0 as
+// long as nobody knows; it may double before they are too many.
+func (s *store) marksAtOnce(groups int) int {
+	if !s.q.vitess.Load() {
+		return listKeys
+	}
+	if groups == 0 {
+		groups = int(s.groups.Load())
+	}
+	if groups == 0 {
+		return 10
+	}
+	return min(listKeys, max(1, maxRead/groups-1))
 }
 
 // of returns the position of a group in a partition, and whether it has a row

@@ -24,25 +24,42 @@ const (
 	keepWorkers = 4
 )
 
-// keep does what has to be done in time whether or not there is work.
+// keep does what has to be done in time whether or not there is work. Each of its
+// chores has a goroutine of its own: on Vitess a statement may hang with the shard
+// it goes to, and the leases of other shards have to be renewed meanwhile.
 func (s *Subscription) keep() {
 	every := min(max(s.o.Config.LeaseRenewal/4, 5*time.Millisecond), 250*time.Millisecond)
+	s.workers.Go(func() {
+		s.regularly(every, s.releaseKick, s.release)
+		s.release()
+	})
+	s.workers.Go(func() { s.regularly(every, s.beatKick, s.beat) })
+	s.workers.Go(func() { s.regularly(every, s.controlKick, s.control) })
+	s.regularly(every, nil, func() {
+		s.renew()
+		s.nudge()
+	})
+}
+
+// regularly does a chore at intervals, and when kicked, until the subscription
+// ends.
+func (s *Subscription) regularly(every time.Duration, kicked <-chan struct{}, chore func()) {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
 	for {
 		select {
 		case <-ticker.C:
-		case <-s.keepKick:
+		case <-kicked:
 		case <-s.quitting:
-			s.release()
 			return
 		}
-		s.release()
-		s.renew()
-		s.beat()
-		s.control()
-		s.nudge()
+		chore()
 	}
+}
+
+// inTime bounds what has to be done again before a lease runs out.
+func (s *Subscription) inTime() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(s.ctx, s.o.Config.LeaseRenewal)
 }
 
 // clean removes what nobody needs any more. It has a goroutine of its own:
@@ -169,7 +186,9 @@ func (t *tenant) dueLeases(now time.Time) (list []Lease) {
 
 func (s *Subscription) renewSome(t *tenant, list []Lease) {
 	asked := time.Now()
-	lost, err := s.o.Store.Renew(s.ctx, t.id, list)
+	ctx, cancel := s.inTime()
+	defer cancel()
+	lost, err := s.o.Store.Renew(ctx, t.id, list)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err != nil {
@@ -213,7 +232,9 @@ func (s *Subscription) beat() {
 	}
 	s.mu.Unlock()
 	each(alive, func(t *tenant) {
-		if err := s.o.Store.Beat(s.ctx, t.id); err != nil {
+		ctx, cancel := s.inTime()
+		defer cancel()
+		if err := s.o.Store.Beat(ctx, t.id); err != nil {
 			s.faults.report("beat", t.id, err)
 			return
 		}
@@ -221,6 +242,7 @@ func (s *Subscription) beat() {
 		defer s.mu.Unlock()
 		if t.beatAt.IsZero() {
 			t.controlAt = time.Time{} // see ourselves
+			kick(s.controlKick)
 		}
 		t.beatAt = now
 	})
@@ -245,7 +267,9 @@ func (s *Subscription) control() {
 	}
 	s.mu.Unlock()
 	for chunk := range slices.Chunk(list, controlChunk) {
-		got, err := s.o.Store.Control(s.ctx, chunk)
+		ctx, cancel := s.inTime()
+		got, err := s.o.Store.Control(ctx, chunk)
+		cancel()
 		if err != nil {
 			s.faults.report("control", "", err)
 			return

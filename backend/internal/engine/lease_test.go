@@ -87,6 +87,41 @@ func TestRenewalDoesNotWaitForAnotherTenants(t *testing.T) {
 	})
 }
 
+// What is asked or told of several tenants hangs with the shard of one of them;
+// leases are renewed all the same.
+func TestRenewalDoesNotWaitForOtherChores(t *testing.T) {
+	for name, hang := range map[string]func(*script, func(context.Context) error){
+		"control": func(s *script, hangs func(context.Context) error) { s.onControl = hangs },
+		"beat": func(s *script, hangs func(context.Context) error) {
+			s.onBeat = func(ctx context.Context, _ tenants.ID) error { return hangs(ctx) }
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				away := make(chan struct{})
+				s := new(script)
+				hang(s, func(ctx context.Context) error {
+					select {
+					case <-away:
+						return nil
+					case <-ctx.Done():
+						return ctx.Err()
+					}
+				})
+				s.put("tenant", "key", 1, 1)
+				sub, _ := s.start(t, backend.SubscriptionConfig{VisibilityTimeout: time.Hour}, "tenant")
+				d := <-sub.Deliveries()
+				time.Sleep(30 * time.Minute)
+				if err := d.Ack(t.Context()); err != nil {
+					t.Error(err)
+				}
+				close(away)
+				stop(t, sub)
+			})
+		})
+	}
+}
+
 // However many tenants a process works for, none has its leases run out for
 // want of a turn.
 func TestLeasesOfManyTenantsAreRenewedInTime(t *testing.T) {

@@ -37,6 +37,8 @@ type script struct {
 	named int         // tenants, in metrics
 
 	onDiscover func() error
+	onControl  func(context.Context) error
+	onBeat     func(context.Context, tenants.ID) error
 	onLag      func([]tenants.ID) (map[tenants.ID]backend.Lag, error)
 	onNow      func() (time.Time, error)
 	onAcquire  func(tenants.ID, []engine.Candidate) error
@@ -112,7 +114,12 @@ func (s *script) Discover(_ context.Context, list []tenants.ID, after string, li
 	return found, nil
 }
 
-func (s *script) Control(_ context.Context, list []tenants.ID) (map[tenants.ID]engine.Control, error) {
+func (s *script) Control(ctx context.Context, list []tenants.ID) (map[tenants.ID]engine.Control, error) {
+	if s.onControl != nil {
+		if err := s.onControl(ctx); err != nil {
+			return nil, err
+		}
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	control := make(map[tenants.ID]engine.Control)
@@ -221,7 +228,13 @@ func (s *script) Now(context.Context) (time.Time, error) {
 	return time.Now(), nil
 }
 
-func (s *script) Beat(context.Context, tenants.ID) error    { return nil }
+func (s *script) Beat(ctx context.Context, tenant tenants.ID) error {
+	if s.onBeat != nil {
+		return s.onBeat(ctx, tenant)
+	}
+	return nil
+}
+
 func (s *script) Leave(context.Context, tenants.ID) error   { return nil }
 func (s *script) Purge(context.Context, []tenants.ID) error { return nil }
 func (s *script) Collect(_ context.Context, _ tenants.ID, passed []engine.Passed) ([]string, error) {

@@ -77,7 +77,9 @@ type Subscription struct {
 
 	dispatchKick chan struct{} // something may be ready, or a pick is revoked
 	pollKick     chan struct{}
-	keepKick     chan struct{}
+	releaseKick  chan struct{}
+	beatKick     chan struct{}
+	controlKick  chan struct{}
 	alarmKick    chan struct{}
 
 	mu        sync.Mutex
@@ -133,7 +135,9 @@ func Start(ctx context.Context, o Options) (*Subscription, error) {
 		stopped:      make(chan struct{}),
 		dispatchKick: make(chan struct{}, 1),
 		pollKick:     make(chan struct{}, 1),
-		keepKick:     make(chan struct{}, 1),
+		releaseKick:  make(chan struct{}, 1),
+		beatKick:     make(chan struct{}, 1),
+		controlKick:  make(chan struct{}, 1),
 		alarmKick:    make(chan struct{}, 1),
 		tenants:      make(map[tenants.ID]*tenant),
 		recent:       make(map[partKey]uint64),
@@ -184,7 +188,7 @@ func (s *Subscription) get(id tenants.ID) *tenant {
 			activeAt:   time.Now(),
 		}
 		s.tenants[id] = t
-		kick(s.keepKick)
+		kick(s.beatKick)
 	}
 	return t
 }

@@ -42,7 +42,7 @@ func (s *Subscription) touch(p *partition, now time.Time) {
 	if p.leaving && p.outs == 0 && p.writes == 0 && !p.settling && !p.fetching && !p.inDirty {
 		s.drop(p)
 		s.releases = append(s.releases, p)
-		kick(s.keepKick)
+		kick(s.releaseKick)
 	}
 }
 
