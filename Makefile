@@ -45,8 +45,8 @@ vitess-programs: ## build Vitess's programs from the module vitess, a few minute
 	cd vitess && go build -o ../bin/vitess/ vitess.io/vitess/go/cmd/{vtgate,vttablet,vtctldclient}
 
 .PHONY: vitess-up
-vitess-up: vitess-programs ## start a Vitess cluster of SHARDS shards that stays, and print its DSN
-	@$(WITHVITESS) up
+vitess-up: vitess-programs ## start a Vitess cluster of SHARDS shards that stays, with the tables in TABLES=dir too, and print its DSN
+	@$(WITHVITESS) $(addprefix -tables ,$(TABLES)) up
 
 .PHONY: vitess-down
 vitess-down: ## stop the cluster of vitess-up

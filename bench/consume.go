@@ -18,9 +18,9 @@ func drain(ctx context.Context, p peer.Peer, _ [][]peer.Message, n int) error {
 
 func settle(ctx context.Context, b *bench) ([]result, error) {
 	r, err := b.compare(ctx, trial{
-		name: "settle", peers: slices.Concat(everyone, []string{watermillOne}), setup: store, work: drain, tenants: 4, inFlight: 4096,
+		name: "settle", peers: slices.Concat(everyone, []string{watermillOne, watermillQueue}), setup: store, work: drain, tenants: 4, inFlight: 16384,
 		load:  load{n: 20_000, keys: 20, batch: 500},
-		sizes: map[string]int{watermill: 10_000, watermillOne: 400, goqite: 400},
+		sizes: map[string]int{watermill: 5_000, watermillOne: 300, watermillQueue: 10_000, goqite: 300},
 	})
 	return []result{r}, err
 }

@@ -30,7 +30,7 @@ type bar struct {
 // scenario whose results are of the queue alone.
 func charts(all []result) []chart {
 	var cs []chart
-	alone := make(map[string]int) // by scenario, the chart
+	alone := make(map[string]int) // by name, the chart
 	for _, r := range all {
 		if len(r.Systems) > 1 {
 			c := chart{name: r.Name, title: r.Name + ": " + r.scenario.what, unit: r.Unit}
@@ -40,11 +40,15 @@ func charts(all []result) []chart {
 			cs = append(cs, c)
 			continue
 		}
-		i, ok := alone[r.scenario.name+r.Unit]
+		name := r.scenario.name
+		if r.scenario.rivals {
+			name = r.Name // the other name is the comparison's
+		}
+		i, ok := alone[name]
 		if !ok {
 			i = len(cs)
-			alone[r.scenario.name+r.Unit] = i
-			cs = append(cs, chart{name: r.scenario.name, title: r.scenario.name + ": " + r.scenario.what, unit: r.Unit})
+			alone[name] = i
+			cs = append(cs, chart{name: name, title: name + ": " + r.scenario.what, unit: r.Unit})
 		}
 		cs[i].bars = append(cs[i].bars, newBar(r.Name, r.Systems["ours"], true))
 	}

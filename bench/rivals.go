@@ -13,8 +13,12 @@ import (
 const (
 	watermill    = "watermill-sql"
 	watermillOne = "watermill-sql-1" // that acknowledges each message before the next
-	river        = "river"
-	goqite       = "goqite"
+	// watermillQueue deletes what it hands out. A subscriber that is closed in the
+	// middle of a batch loses the rest of it, which the others do not: it is shown
+	// and not compared with.
+	watermillQueue = "watermill-sql-queue"
+	river          = "river"
+	goqite         = "goqite"
 )
 
 // everyone is who can publish and consume something.
@@ -62,6 +66,8 @@ func (r *rivals) make(ctx context.Context, name string) (peer.Peer, error) {
 		return peer.NewWatermill(ctx, r.dsn, peer.WatermillOptions{})
 	case watermillOne:
 		return peer.NewWatermill(ctx, r.dsn, peer.WatermillOptions{Name: watermillOne, BatchSize: 1})
+	case watermillQueue:
+		return peer.NewWatermill(ctx, r.dsn, peer.WatermillOptions{Name: watermillQueue, Queue: true})
 	case river:
 		server, err := peer.StartPostgres(ctx)
 		if err != nil {

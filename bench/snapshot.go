@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	snapshotBefore = 15 * time.Second
+	snapshotBefore = 12 * time.Second
 	snapshotHeld   = time.Minute
 	snapshotWindow = 10 * time.Second // the last so much of either is compared
 	snapshotAhead  = 5_000            // messages stored and not settled, at most

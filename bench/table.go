@@ -13,7 +13,7 @@ import (
 )
 
 // order is that of the systems in tables and plots.
-var order = []string{"ours", floor, watermill, watermillOne, river, goqite}
+var order = []string{"ours", floor, watermill, watermillOne, watermillQueue, river, goqite}
 
 // inOrder returns the systems of r.
 func (r result) inOrder() []string {

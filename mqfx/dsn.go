@@ -63,7 +63,7 @@ func (d DSN) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
 // open makes a pool; its errors name the key.
 func (d DSN) open(options ...mysql.OpenOption) (*sql.DB, error) {
 	if d.String() == unreadable { // nothing that was made of it can be shown
-		return nil, &backend.FieldError{Field: "mq.dsn", Rule: "cannot be read; want user:password@tcp(host:port)/database"}
+		return nil, &backend.FieldError{Field: "mq.dsn", Rule: "cannot be read; want user:password@tcp(host:port)/database, with no @ in the database, which on Vitess is the keyspace alone"}
 	}
 	db, err := mysql.Open(string(d), options...)
 	if field, ok := errors.AsType[*backend.FieldError](err); ok {

@@ -211,9 +211,15 @@ func (q *queue) explain(err error) error {
 	if q.p.DB != nil {
 		remedy = "; is the server up, and was the handle opened for it and a user it knows?"
 	}
+	_, onVitess := errors.AsType[*mysql.VitessError](err)
 	switch {
+	case onVitess:
+		remedy = ""
 	case errors.Is(err, mysql.ErrSchemaMissing), errors.Is(err, mysql.ErrSchemaOlder):
 		remedy = "; or set mq.migrate to true"
+		if q.p.Config.ExternalSchema {
+			remedy = ""
+		}
 	case errors.Is(err, mysql.ErrIsolation), errors.Is(err, mysql.ErrServerSettings), errors.Is(err, mysql.ErrSchemaNewer):
 		remedy = ""
 	}

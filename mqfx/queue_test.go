@@ -3,6 +3,7 @@ package mqfx
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/uber-go/tally/v4"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/tenantmq/tenantmq/backend"
 	"github.com/tenantmq/tenantmq/backend/memory"
+	"github.com/tenantmq/tenantmq/backend/mysql"
 	"github.com/tenantmq/tenantmq/mqfx/internal/harness"
 )
 
@@ -48,5 +50,29 @@ func TestPoolIsSized(t *testing.T) {
 	defer p.close()
 	if n, reserved := p.db.Stats().MaxOpenConnections, p.reserve.Stats().MaxOpenConnections; n != 7 || reserved != 3 {
 		t.Errorf("at most %d connections, and %d in reserve", n, reserved)
+	}
+}
+
+// What another tool makes, or vtgate wants, is not to be had by the remedies for
+// other databases.
+func TestExplanationsSuitVitess(t *testing.T) {
+	external := Config{ExternalSchema: true}
+	for name, tc := range map[string]struct {
+		config Config
+		err    error
+		not    string
+	}{
+		"settings of vtgate":     {Config{}, &mysql.VitessError{Err: errors.New("table not found"), Remedy: "set it"}, "is the server up"},
+		"tables of another tool": {external, mysql.ErrSchemaMissing, "mq.migrate"},
+		"its older tables":       {external, mysql.ErrSchemaOlder, "mq.migrate"},
+	} {
+		q := &queue{p: queueParams{Config: tc.config, Given: &givenConfig{}}}
+		if err := q.explain(tc.err); !errors.Is(err, tc.err) || strings.Contains(err.Error(), tc.not) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	q := &queue{p: queueParams{Given: &givenConfig{}}}
+	if err := q.explain(mysql.ErrSchemaMissing); !strings.Contains(err.Error(), "mq.migrate") {
+		t.Errorf("tables of our own: %v", err)
 	}
 }

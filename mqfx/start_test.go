@@ -148,6 +148,10 @@ func TestBadInputRefusesTheStart(t *testing.T) {
 			yaml: "mq: {dsn: 'mq:s3cret/mq'}",
 			want: []string{"mq.dsn: cannot be read", "want user:password@tcp(host:port)/database"},
 		},
+		"DSN of replicas": {
+			yaml: "mq: {dsn: 'mq:s3cret@tcp(127.0.0.1:1)/mq@replica'}",
+			want: []string{"mq.dsn: cannot be read", "no @ in the database", "the keyspace alone"},
+		},
 		"DSN that breaks the queue": {
 			yaml: "mq: {dsn: 'mq:s3cret@tcp(127.0.0.1:1)/mq?clientFoundRows=false'}",
 			want: []string{`mq.dsn parameter clientFoundRows "false"`, "remove it"},

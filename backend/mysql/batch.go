@@ -147,12 +147,13 @@ func (b insertBounds) next(rest []*row) int {
 func (b *batch) insert(ctx context.Context, db querier, publishID uint64, bounds insertBounds) (all []inserted, err error) {
 	for rest := b.rows; len(rest) > 0; {
 		n := bounds.next(rest)
-		text, args := bulkInsert, make([]any, 0, n*insertParams)
+		args := make([]any, 0, n*insertParams)
 		for _, r := range rest[:n] {
 			args = append(args, string(b.tenant), r.topic, r.key, r.id, r.payload, r.metadata, publishID)
 		}
+		text := bulkInsert
 		if n != bulkRows || !bounds.bulk {
-			text = stmtInsert + insertRow + strings.Repeat(", "+insertRow, n-1) + stmtInsertEnd
+			text = textOfInsert(n)
 		}
 		result, err := db.ExecContext(ctx, text, args...)
 		if err != nil {

@@ -89,6 +89,7 @@
 //	queue.go subscribe.go config.go   the Queue, its life and its settings
 //	open.go verify.go schema.go       before the first message
 //	publish.go lane.go batch.go       Publish: group commit, rows, receipts
+//	prepared.go                       the INSERT of many rows
 //	fence.go                          why no message is skipped
 //	publishtx.go                      Publish inside the caller's transaction
 //	reserve.go                        connections for what must not wait

@@ -190,6 +190,8 @@ func (c *connector) remedy(err error) string {
 		return "; check the DSN's user and password, and that the user may come from this host: MySQL keeps an account for each 'user'@'host'"
 	case hasNumber(err, errDBAccessDenied):
 		return fmt.Sprintf("; create the database if it is not there, and grant the user what the queue needs: GRANT ALL ON %s.* TO ...", name)
+	case hasNumber(err, errBadDB) && strings.Contains(err.Error(), "VT05003"):
+		return "; on Vitess the database of the DSN is the keyspace"
 	case hasNumber(err, errBadDB):
 		return fmt.Sprintf("; create it: CREATE DATABASE %s CHARACTER SET utf8mb4 COLLATE utf8mb4_bin", name)
 	}

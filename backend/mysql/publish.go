@@ -176,7 +176,7 @@ type publication struct {
 // next returns the id of another run.
 func (p *publication) next() uint64 {
 	if p.runs == 0 {
-		p.base = rand.Uint64()
+		p.base = rand.Uint64() >> 1 // vtgate takes larger ones for negative when they are bound to a prepared statement
 	}
 	p.runs++
 	return p.current()

@@ -15,6 +15,9 @@ const (
 	stmtSettings = `SHOW SESSION VARIABLES WHERE Variable_name IN ('version', 'transaction_isolation', 'tx_isolation', 'autocommit',
   'sql_mode', 'max_allowed_packet', 'character_set_client', 'character_set_connection', 'character_set_results')`
 
+	// stmtDatabase tells on Vitess the target of the connection.
+	stmtDatabase = "SELECT DATABASE()"
+
 	stmtEngines = `SELECT table_name, engine FROM information_schema.tables WHERE table_schema = DATABASE()`
 
 	// stmtVersionTable makes the table that goose would make.

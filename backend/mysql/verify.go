@@ -123,9 +123,6 @@ func (q *Queue) verifySchema(ctx context.Context, db querier) error {
 	return checkEngines(ctx, db)
 }
 
-// stmtDatabase tells on Vitess the target of the connection.
-const stmtDatabase = "SELECT DATABASE()"
-
 // checkKeyspace refuses the target of a single shard, where vtgate would put the
 // rows of every tenant, and replicas. keyspace:shard, keyspace/shard,
 // keyspace[range] and keyspace@type are what vtgate reads.

@@ -19,8 +19,12 @@ func TestVitessVerifyNamesTheRemedy(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		cfg.DBName = strings.Replace(target, "KEYSPACE", cfg.DBName, 1)
+		cfg.DBName = target
 		return cfg.FormatDSN()
+	}
+	var shard string // the first, as keyspace/shard
+	if err := openDB(t, dsn, ServerIsolation()).QueryRowContext(t.Context(), "SHOW VITESS_SHARDS").Scan(&shard); err != nil {
+		t.Fatal(err)
 	}
 	for name, tc := range map[string]struct {
 		dsn     string
@@ -32,8 +36,8 @@ func TestVitessVerifyNamesTheRemedy(t *testing.T) {
 		"no external schema":   {dsn: dsn, want: "mq.external_schema"},
 		"no server isolation":  {dsn: dsn, config: onVitess, isolate: true, want: "mq.server_isolation"},
 		"neither":              {dsn: dsn, isolate: true, want: "mq.external_schema, and over MariaDB mq.server_isolation"},
-		"one shard":            {dsn: at("KEYSPACE:-80"), config: onVitess, want: `name the keyspace, "mq"`},
-		"one shard by a slash": {dsn: at("KEYSPACE/80-"), config: onVitess, want: `name the keyspace, "mq"`},
+		"one shard":            {dsn: at(strings.Replace(shard, "/", ":", 1)), config: onVitess, want: `name the keyspace, "mq"`},
+		"one shard by a slash": {dsn: at(shard), config: onVitess, want: `name the keyspace, "mq"`},
 		"unknown keyspace":     {dsn: at("nokeyspace"), config: onVitess, want: "the DSN's database is the keyspace"},
 	} {
 		t.Run(name, func(t *testing.T) {

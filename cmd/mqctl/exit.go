@@ -93,16 +93,17 @@ func (a *app) report(err error) int {
 func remedy(err error) string {
 	const errNoSuchTable = 1146
 	me, ok := errors.AsType[*driver.MySQLError](err)
+	_, isUnset := errors.AsType[*mysql.VitessError](err)
 	_, isLost := errors.AsType[lostTable](err)
 	switch {
 	case isLost:
 		return "; what mqctl migrate sql prints makes it again, empty"
 	case errors.Is(err, operator.ErrGroupUnknown):
 		return " with --force"
-	case operator.SettingFor(err) != "":
-		return "; " + operator.SettingFor(err)
+	case isUnset:
+		return "" // it has its own
 	case errors.Is(err, mysql.ErrSchemaMissing), errors.Is(err, mysql.ErrSchemaOlder), ok && me.Number == errNoSuchTable:
-		return "; is it the right database? mqctl migrate up brings its tables to this version"
+		return "; is it the right database? mqctl migrate up brings its tables to this version, or where mq.external_schema is true, what mqctl migrate sql prints"
 	case errors.Is(err, mysql.ErrSchemaNewer):
 		return "; use the mqctl of the release that the services run"
 	}

@@ -51,7 +51,8 @@ func (a *app) groups() *cobra.Command {
 	c := &cobra.Command{
 		Use: "groups", Short: "List the consumer groups, paused or not, and who is there",
 		Long: "List the consumer groups, paused or not, and who is there.\n\n" +
-			"A subscriber counts while its heartbeat is alive, which it has while the tenant has something stored.\n" +
+			"A subscriber counts while its heartbeat is alive, which it has while it finds work of\n" +
+			"the tenant, and for a lease duration after.\n" +
 			"\"Seen\" is when the group last registered, which subscribers renew every hour or so.",
 		Example: "  mqctl groups --tenant acme --topic orders",
 		RunE:    l.run(a),
@@ -160,7 +161,7 @@ func planDrop(ctx context.Context, s *session, t *target) (string, error) {
 	}
 	lag := operator.Count{N: groups[i].Lag.Messages, AtLeast: groups[i].Lag.AtLeast}
 	plan := fmt.Sprintf("This drops %v. No longer kept for it: %s. Removed: %s, %s.",
-		t, number(lag, "message"), number(e.States, "delivery state"), number(e.Leases, "lease"))
+		t, lag.Of("message"), e.States.Of("delivery state"), e.Leases.Of("lease"))
 	if len(groups) == 1 {
 		plan += "\nThe topic has no other group: its messages stay until one subscribes and cleans up, or until mqctl purge."
 	} else {
@@ -170,9 +171,9 @@ func planDrop(ctx context.Context, s *session, t *target) (string, error) {
 	case n > 0:
 		plan += fmt.Sprintf("\nWARNING: it has %s alive, which register it again: stop them first.", plural(n, "subscriber"))
 	case e.Held.N > 0:
-		plan += fmt.Sprintf("\nWARNING: %s held: somebody works for it, who registers it again. Stop him first.", number(e.Held, "lease"))
+		plan += fmt.Sprintf("\nWARNING: %s held: somebody works for it, who registers it again. Stop him first.", e.Held.Of("lease"))
 	case e.Stale.N > 0:
-		plan += fmt.Sprintf("\nWARNING: owners of %s have vanished, and may come back and register it again.", number(e.Stale, "lease"))
+		plan += fmt.Sprintf("\nWARNING: owners of %s have vanished, and may come back and register it again.", e.Stale.Of("lease"))
 	}
 	return plan, nil
 }

@@ -22,6 +22,8 @@ type listing[R any] struct {
 	fetch  func(context.Context, *session, tenants.ID) ([]R, error)
 	cells  func(R) table.Row
 	page   *page // nil: all rows are listed
+	// quiet says what does not show in an empty listing though all is well, or "".
+	quiet string
 	// empty may tell why nothing is listed for the one tenant, and whether it did.
 	// Nil: it cannot.
 	empty func(context.Context, *session) (bool, error)
@@ -67,7 +69,7 @@ func (l *listing[R]) show(ctx context.Context, a *app, s *session) error {
 	}
 	err = a.emit(rows, func() error {
 		if len(rows) == 0 {
-			a.note("nothing to list")
+			a.note("nothing to list%s", l.quiet)
 			return nil
 		}
 		cells := make([]table.Row, len(rows))

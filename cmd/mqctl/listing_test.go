@@ -33,6 +33,7 @@ func TestListings(t *testing.T) {
 			t.Errorf("%+v", got)
 		}
 		f.run("groups", "--tenant", "acme", "--topic", "none").want(exitDone, "nothing to list")
+		f.run("subscribers", "--tenant", "acme", "--topic", "none").want(exitDone, "nothing to list; idle subscribers do not show")
 	})
 	t.Run("lag", func(t *testing.T) {
 		got := decode[[]lagRow](f.run("lag", "--all-tenants", "--json", "--group", billing).want(exitDone))

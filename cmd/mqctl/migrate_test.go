@@ -102,6 +102,8 @@ func TestDoctor(t *testing.T) {
 	f.exec("INSERT INTO queue_partition_leases VALUES ('acme', ?, ?, 'k', 'gone', 7, 1, 1000, 1000, 0, 0)", billing, orders)
 	f.run("doctor", "--tenant", "acme").want(exitFailed, "bad", "→")
 	finish(t, process(t, closedPort, "doctor", "--tenant", "acme")).want(exitFailed, "bad", "does not answer")
+	missing := f.dsn[:strings.LastIndex(f.dsn, "/")] + "/mq_missing"
+	finish(t, process(t, missing, "doctor", "--tenant", "acme")).want(exitFailed, "bad", "it refuses the connection", "create it")
 }
 
 // The files of --config count for what is published.

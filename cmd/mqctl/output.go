@@ -62,13 +62,5 @@ type count struct {
 
 func (c count) String() string { return operator.Count(c).String() }
 
-// number is a count of something in words: "1 message", "1000+ messages".
-func number(c operator.Count, noun string) string {
-	if c == (operator.Count{N: 1}) {
-		return "1 " + noun
-	}
-	return c.String() + " " + noun + "s"
-}
-
-// plural is number of what was counted in full.
-func plural(n int, noun string) string { return number(operator.Count{N: n}, noun) }
+// plural is [operator.Count.Of] for what was counted in full.
+func plural(n int, noun string) string { return operator.Count{N: n}.Of(noun) }

@@ -40,7 +40,7 @@ func (a *app) purge() *cobra.Command {
 				return err
 			}
 			plan := fmt.Sprintf("This purges %v: %s, %s and %s, of which owners at work hold %v; what stays is the registration of %s.", &t,
-				number(e.Messages, "message"), number(e.States, "delivery state"), number(e.Leases, "lease"), e.Held, plural(e.Groups, "group"))
+				e.Messages.Of("message"), e.States.Of("delivery state"), e.Leases.Of("lease"), e.Held, plural(e.Groups, "group"))
 			if err := yes.ask(ctx, a, plan); err != nil {
 				return err
 			}

@@ -27,6 +27,7 @@ func (a *app) subscribers() *cobra.Command {
 	var p page
 	l := &listing[subscriberRow]{
 		page:   &p,
+		quiet:  "; idle subscribers do not show",
 		header: table.Row{"tenant", "topic", "group", "name", "alive", "heartbeat", "started", "leases", "expired"},
 		cells: func(r subscriberRow) table.Row {
 			alive := "gone"
@@ -56,8 +57,8 @@ func (a *app) subscribers() *cobra.Command {
 	}
 	c := &cobra.Command{
 		Use: "subscribers", Short: "List the processes that consume, or did until recently",
-		Long: "List the processes that consume, or did until recently. A subscriber has a heartbeat while the tenant has\n" +
-			"something stored on its topic: none at all is no sign of trouble where nothing waits. Leases are those it\n" +
+		Long: "List the processes that consume, or did until recently. A subscriber has a heartbeat while it finds work of\n" +
+			"the tenant, and for a lease duration after: none at all is no sign of trouble where nothing waits. Leases are those it\n" +
 			"holds now, and expired those it has left, counted among the first 10,000 of its group. One that has leases\n" +
 			"and no heartbeat any more shows a dash for what only a heartbeat tells.",
 		Example: "  mqctl subscribers --tenant acme --topic orders",

@@ -41,7 +41,7 @@ func TestTableIsCutToTheTerminal(t *testing.T) {
 
 func TestNumbersHaveTheirPlural(t *testing.T) {
 	for want, c := range map[string]count{"0 messages": {}, "1 message": {N: 1}, "1+ messages": {N: 1, AtLeast: true}, "2 messages": {N: 2}} {
-		if got := number(operator.Count(c), "message"); got != want {
+		if got := operator.Count(c).Of("message"); got != want {
 			t.Errorf("%+v: %q, want %q", c, got, want)
 		}
 	}

@@ -108,11 +108,24 @@ func TestVitessMigrateSaysWhoDoes(t *testing.T) {
 	f.config = "" // the settings are told one by one
 	for _, command := range []string{"validate", "doctor --all-tenants", "migrate up"} {
 		args := strings.Fields(command)
-		f.run(args...).want(exitFailed, "set mq.server_isolation to true")
+		f.run(args...).want(exitFailed, "over MariaDB mq.server_isolation, set to true")
 	}
 	f.config = filepath.Join(t.TempDir(), "half.yaml")
 	f.check(os.WriteFile(f.config, []byte("mq:\n  server_isolation: true\n"), 0o600))
 	for _, command := range []string{"validate", "doctor --all-tenants", "migrate up", "migrate status"} {
-		f.run(strings.Fields(command)...).want(exitFailed, "set mq.external_schema to true", "ApplySchema")
+		f.run(strings.Fields(command)...).want(exitFailed, "vtgate needs mq.external_schema", "ApplySchema")
+	}
+}
+
+// The tables of one shard are not the queue's, nor for mqctl to make.
+func TestVitessOneShardIsRefused(t *testing.T) {
+	f := newVitessFixture(t)
+	var shard string
+	f.check(f.db.QueryRowContext(f.ctx, "SHOW VITESS_SHARDS").Scan(&shard)) // the first, as keyspace/shard
+	f.dsn = f.dsn[:strings.LastIndex(f.dsn, "/")+1] + strings.Replace(shard, "/", ":", 1)
+	f.run("validate").want(exitFailed, `name the keyspace, "mq"`)
+	r := f.run("doctor", "--tenant", "acme").want(exitFailed, `name the keyspace, "mq"`)
+	if strings.Contains(r.stdout, "migrate up") {
+		t.Errorf("it has the tables made: %s", r.stdout)
 	}
 }

@@ -19,10 +19,11 @@ const stopTimeout = 20 * time.Second
 
 // fleet runs the services as processes of this machine.
 type fleet struct {
-	dir  string // of configuration and logs
-	root string // of the repository's working tree, where services find their base configuration
-	env  []string
-	fail context.CancelCauseFunc // ends the demo
+	dir   string // of configuration and logs
+	root  string // of the repository's working tree, where services find their base configuration
+	env   []string
+	fail  context.CancelCauseFunc // ends the demo
+	crash string                  // why a service is killed that kill has not killed
 
 	services []*service
 }
@@ -40,7 +41,9 @@ type service struct {
 	mu       sync.Mutex
 	process  *os.Process
 	stopping bool
-	killed   int // times it was killed from outside
+	killed   int    // times it was killed from outside
+	told     bool   // kill has done it
+	why      string // of the last time
 	exit     error
 }
 
@@ -97,7 +100,12 @@ func (s *service) supervise(cmd *exec.Cmd) {
 		stopping, wasKilled := s.stopping, status.Signal() == syscall.SIGKILL
 		if wasKilled && !stopping {
 			s.killed++
+			s.why = s.fleet.crash
+			if s.told {
+				s.why, s.told = "as told", false
+			}
 		}
+		why := s.why
 		s.mu.Unlock()
 		if stopping || !wasKilled {
 			s.exit = err
@@ -106,7 +114,7 @@ func (s *service) supervise(cmd *exec.Cmd) {
 			}
 			return
 		}
-		say("%s was killed; starting it again", s.name)
+		say("%s was killed, %s; starting it again", s.name, why)
 		if cmd, err = s.start(); err != nil {
 			if !errors.Is(err, errStopping) {
 				s.fleet.fail(fmt.Errorf("start %s again: %w", s.name, err))
@@ -129,6 +137,7 @@ func (s *service) kill(ctx context.Context) error {
 	for {
 		s.mu.Lock()
 		err := s.process.Kill()
+		s.told = s.told || err == nil
 		s.mu.Unlock()
 		if !errors.Is(err, os.ErrProcessDone) {
 			return err

@@ -20,7 +20,7 @@ func script(t *testing.T, text string) (*fleet, *service, context.Context) {
 		t.Fatal(err)
 	}
 	ctx, fail := context.WithCancelCause(t.Context())
-	f := &fleet{dir: dir, root: dir, fail: fail}
+	f := &fleet{dir: dir, root: dir, fail: fail, crash: "by a script"}
 	s, err := f.add("script", "script", "", "")
 	if err != nil {
 		t.Fatal(err)
@@ -81,5 +81,34 @@ func TestStopWantsExitCodeZero(t *testing.T) {
 	wait(t, f, "up")
 	if err := f.stop(); err == nil || !strings.Contains(err.Error(), "exit status 4") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// The demo tells who killed a process: itself, or the check of a change.
+func TestAKillHasAReason(t *testing.T) {
+	f, s, _ := script(t, `mkdir up 2>/dev/null && kill -9 $$; `+untilTerminated)
+	wait(t, f, "again")
+	last := func() (int, string) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.killed, s.why
+	}
+	if n, why := last(); n != 1 || why != "by a script" {
+		t.Errorf("killed %d times, the last %s", n, why)
+	}
+	if err := s.kill(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for n, why := last(); ; n, why = last() {
+		if n == 1 {
+			if err := pause(t.Context(), time.Millisecond); err != nil {
+				t.Fatal(err)
+			}
+			continue
+		}
+		if n != 2 || why != "as told" {
+			t.Errorf("killed %d times, the last %s", n, why)
+		}
+		return
 	}
 }

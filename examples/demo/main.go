@@ -105,7 +105,10 @@ func run(ctx context.Context, replay string, within, limit time.Duration, vitess
 
 // prepare makes the repository, builds the services and starts them.
 func prepare(ctx context.Context, dir string, db *database, plan Plan, fail context.CancelCauseFunc) (*fleet, error) {
-	f := &fleet{dir: dir, fail: fail, env: []string{"MQ_DSN=" + db.dsn(), "MQ_TENANTS=" + plan.tenants()}}
+	f := &fleet{dir: dir, fail: fail, env: []string{"MQ_DSN=" + db.dsn(), "MQ_TENANTS=" + plan.tenants()}, crash: "by whom nobody knows"}
+	if c, ok := plan.first(Crashes); ok {
+		f.crash = fmt.Sprintf("by the check of %s/%s, which crashes it once", c.Queue, c.Name)
+	}
 	if err := git.Create(ctx, repository(dir), plan.commits()); err != nil {
 		return f, err
 	}

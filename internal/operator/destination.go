@@ -22,8 +22,8 @@ type GroupUnknownError struct {
 
 // Error says what to do about it.
 func (e *GroupUnknownError) Error() string {
-	return fmt.Sprintf("group %q has failed %d dead letters, and is not registered for topic %q of tenant %q: nobody would take them; "+
-		"start a subscriber of it, or leave them where they are, or force it", e.Group, e.Messages, e.Topic, e.Tenant)
+	return fmt.Sprintf("group %q has failed %s, and is not registered for topic %q of tenant %q: nobody would take them; "+
+		"start a subscriber of it, or leave them where they are, or force it", e.Group, words(e.Messages, "dead letter"), e.Topic, e.Tenant)
 }
 
 // Unwrap returns [ErrGroupUnknown].

@@ -59,7 +59,7 @@ func TestDoctorFindsStuckWork(t *testing.T) {
 	}
 	findings := f.Doctor(f.ctx, []tenants.ID{"nobody", acme})
 	leases := by(findings, "leases")
-	if len(leases) != 1 || leases[0].Severity != Warn || !strings.HasPrefix(leases[0].Found, `2 partitions of tenant "acme", topic "orders", group "billing"`) ||
+	if len(leases) != 1 || leases[0].Severity != Warn || !strings.HasPrefix(leases[0].Found, `2 partitions with work and an expired lease: tenant "acme", topic "orders", group "billing"`) ||
 		!strings.Contains(leases[0].Found, `"a" of "s-1"`) {
 		t.Errorf("leases: %+v", leases)
 	}

@@ -23,8 +23,8 @@ type Group struct {
 	// watermark: 0, or for a group that started with the latest messages the last
 	// offset stored then.
 	StartOffset uint64
-	// Subscribers with a live heartbeat. A subscriber has one while the tenant has
-	// something stored, and for a lease duration after.
+	// Subscribers with a live heartbeat. A subscriber has one while it finds
+	// work of the tenant, and for a lease duration after.
 	Subscribers int
 	Lag         backend.Lag
 }

@@ -96,13 +96,13 @@ func (e *examination) failures(list []strain, missed int) {
 			remedy = "mend the cause, see " + mqctl("message show", message...) + "; to give it up for all groups: " + mqctl("message delete", message...)
 		}
 		found.find(severity, remedy,
-			"%d of %d partitions with work of tenant %q, topic %q, group %q begin with a message that has failed, such as %q of partition %q: "+
+			"%d of %s with work of tenant %q, topic %q, group %q: the first message has failed, such as %q of partition %q: "+
 				"attempts %d, the next %s, last error %q",
-			s.failing, s.partitions, s.Tenant, s.Topic, s.Group.Group, h.id, h.key, h.attempts, next, firstLine(h.lastError))
+			s.failing, words(s.partitions, "partition"), s.Tenant, s.Topic, s.Group.Group, h.id, h.key, h.attempts, next, firstLine(h.lastError))
 	}
 	if missed > 0 {
 		found.find(Warn, "look at one tenant at a time: `mqctl doctor --tenant NAME`",
-			"%d groups were left out, after %d partitions of others", missed, e.maxHeads)
+			"%s left out, after %s of others", words(missed, "group"), words(e.maxHeads, "partition"))
 	}
 	found.end("no partition begins with a message that has failed")
 }
@@ -116,9 +116,9 @@ func (e *examination) handlers(list []strain) {
 		}
 		found.find(Warn, "look at what its process is doing; if it hangs, restart it, or let another have the partition: "+
 			mqctl("lease release", append(s.names(), "key", s.slowest.key)...),
-			"a handler may hang: %d of %d partitions with work of tenant %q, topic %q, group %q have not moved for %v or longer, such as %q: "+
+			"a handler may hang: no move for %v or longer in %d of %s with work of tenant %q, topic %q, group %q, such as %q: "+
 				"%q has message %q of it, for up to %v",
-			s.hanging, s.partitions, s.Tenant, s.Topic, s.Group.Group, e.handlerPatience, s.slowest.key, s.owner, s.slowest.id, s.idle.Round(time.Second))
+			e.handlerPatience, s.hanging, words(s.partitions, "partition"), s.Tenant, s.Topic, s.Group.Group, s.slowest.key, s.owner, s.slowest.id, s.idle.Round(time.Second))
 	}
 	found.end("no message is with a handler for long")
 }

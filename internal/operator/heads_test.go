@@ -85,7 +85,7 @@ func TestDoctorFindsHandlersThatHang(t *testing.T) {
 		f.about(doctor(), "handlers", OK, "no message")
 		f.exec("UPDATE " + column + " = " + past)
 	}
-	f.about(doctor(), "handlers", Warn, `1 of 1 partitions with work of tenant "acme", topic "orders", group "billing"`, `"a2"`, `"billing-1"`, "for up to 10m",
+	f.about(doctor(), "handlers", Warn, `no move for 5m0s or longer in 1 of 1 partition with work of tenant "acme", topic "orders", group "billing"`, `"a2"`, `"billing-1"`, "for up to 10m",
 		"mqctl lease release --tenant acme --topic orders --group billing --key a`")
 	f.exec("UPDATE queue_partition_leases SET claimed_offset = 0 WHERE consumer_group = ?", billing)
 	f.about(doctor(), "handlers", OK) // not handed over
@@ -110,7 +110,7 @@ func TestDoctorBoundsThePartitionsItLooksAt(t *testing.T) {
 		bound int
 		want  []string
 	}{
-		{2_400, []string{"1 of 2400 partitions", "1 groups were left out, after 2400 partitions"}},
+		{2_400, []string{"1 of 2400 partitions", "1 group left out, after 2400 partitions"}},
 		{5_000, []string{"1 of 2500 partitions", "1 of 2500 partitions"}},
 		{4_000, []string{"1 of 2500 partitions"}},
 	} {
@@ -146,13 +146,13 @@ func TestDoctorFindsWhatWaitsInVain(t *testing.T) {
 	doctor := func() []Finding { return f.Doctor(f.ctx, []tenants.ID{acme}) }
 	findings := doctor()
 	f.about(findings, "topics", Warn, `topic "odrers" of tenant "acme"`, "`mqctl purge --tenant acme --topic odrers`")
-	f.about(findings, "redriven", Warn, `1 messages of tenant "acme", topic "orders" wait for group "gone"`, `"a2"`,
+	f.about(findings, "redriven", Warn, `1 message of tenant "acme", topic "orders" for group "gone" alone`, `"a2"`,
 		"`mqctl message delete --tenant acme --topic orders --key a --id a2`")
 	f.about(findings, "dead letters", Warn, `topic "orders_dlq" of tenant "acme" holds 2 dead letters, such as "d1" of partition "k"`, "7 attempts", `"no"`,
 		"`mqctl deadletters --tenant acme --topic orders_dlq`")
 	f.about(findings, "lag", OK)
 	f.exec("UPDATE queue_messages SET published_at = " + nowMillis + " - 700000")
-	f.about(doctor(), "lag", Warn, `group "billing" of tenant "acme", topic "orders" has 1 messages pending`, "mqctl offsets --tenant acme --topic orders --group billing")
+	f.about(doctor(), "lag", Warn, `group "billing" of tenant "acme", topic "orders" has 1 message pending`, "mqctl offsets --tenant acme --topic orders --group billing")
 	f.check(f.q.Pause(f.ctx, acme, orders, billing))
 	f.about(doctor(), "lag", OK)
 	f.register(orders, "gone")

@@ -1,7 +1,6 @@
 package operator
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -10,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	driver "github.com/go-sql-driver/mysql"
 
 	"github.com/tenantmq/tenantmq/backend/mysql"
 )
@@ -25,12 +26,25 @@ const (
 // reach finds out whether the queue can work here at all.
 func (e *examination) reach(ctx context.Context) bool {
 	const check = "database"
-	if err := e.db.PingContext(ctx); err != nil {
-		e.find(check, Bad, cmp.Or(SettingFor(err), "start the server, or correct the DSN"), "it does not answer: %v", err)
-		return false
-	}
 	err := e.q.Verify(ctx)
 	e.verified = err
+	unset, onVitess := errors.AsType[*mysql.VitessError](err)
+	var refused error
+	if err != nil {
+		refused = e.db.PingContext(ctx)
+	}
+	if refused != nil {
+		_, answered := errors.AsType[*driver.MySQLError](refused)
+		switch {
+		case onVitess:
+			e.find(check, Bad, unset.Remedy, "vtgate refuses the connection: %v", unset.Err)
+		case answered:
+			e.find(check, Bad, "do what the error says, or correct the DSN", "it refuses the connection: %v", refused)
+		default:
+			e.find(check, Bad, "start the server, or correct the DSN", "it does not answer: %v", refused)
+		}
+		return false
+	}
 	shards, shardsErr := e.shards(ctx)
 	e.keyspace = shards
 	switch {
@@ -39,16 +53,22 @@ func (e *examination) reach(ctx context.Context) bool {
 		return false
 	case err == nil:
 		e.ok(check, "the queue accepts it")
+	case onVitess:
+		e.find(check, Bad, unset.Remedy, "the queue refuses it: %v", unset.Err)
 	case schemaKind(err) != nil:
 		e.find(check, Bad, "see the check of the schema", "the queue refuses it: %v", schemaKind(err))
 	default:
-		e.find(check, Bad, cmp.Or(SettingFor(err), "do what the error says"), "%v", err)
+		e.find(check, Bad, "do what the error says", "%v", err)
 	}
 	return true
 }
 
 func (e *examination) schema(ctx context.Context) {
 	const check = "schema"
+	if _, unset := errors.AsType[*mysql.VitessError](e.verified); unset {
+		e.find(check, Warn, "see the check of the database", "not looked at: the queue is not set up for Vitess")
+		return
+	}
 	s, err := mysql.Status(ctx, e.db)
 	switch {
 	case err != nil && e.onVitess() && e.verified == nil:
@@ -207,8 +227,8 @@ func (e *examination) transactions(ctx context.Context) {
 	}
 	for _, r := range rows {
 		e.find(check, Warn, fmt.Sprintf("find out who it is and have him end it, or%s: KILL %d", e.thereOnly(), r.thread),
-			"thread %d of user %q at %q has one open for %d s; it has locked %d rows and changed %d",
-			r.thread, r.user, r.host, r.seconds, r.locked, r.modified)
+			"thread %d of user %q at %q has one open for %d s; it has locked %s and changed %d",
+			r.thread, r.user, r.host, r.seconds, words(int(r.locked), "row"), r.modified)
 	}
 	if len(rows) == 0 {
 		e.ok(check, "none is open for %v or longer", e.patience)

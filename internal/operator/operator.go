@@ -60,6 +60,17 @@ func (c Count) String() string {
 	return strconv.Itoa(c.N)
 }
 
+// Of is the count in words: "1 message", "1000+ messages".
+func (c Count) Of(noun string) string {
+	if c == (Count{N: 1}) {
+		return "1 " + noun
+	}
+	return c.String() + " " + noun + "s"
+}
+
+// words is [Count.Of] of what was counted in full.
+func words(n int, noun string) string { return Count{N: n}.Of(noun) }
+
 // count is n of up to bound+1 things that were looked at.
 func count(n, bound int) Count { return Count{min(n, bound), n > bound} }
 

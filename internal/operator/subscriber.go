@@ -33,8 +33,8 @@ func (s Subscriber) Cursor() Cursor { return Cursor{Topic: s.Topic, Group: s.Gro
 const maxLeases = 10_000
 
 // Subscribers lists the subscribers by group, topic and name, in the order of
-// the database. A subscriber has a heartbeat while the tenant has something
-// stored on its topic; one without that still has leases is listed as well.
+// the database. A subscriber has a heartbeat while it finds work of the tenant,
+// and for a lease duration after; one without that still has leases is listed as well.
 // Leases are counted among the first 10,000 of the group.
 func (o *Operator) Subscribers(ctx context.Context, tenant tenants.ID, p Page) ([]Subscriber, error) {
 	if err := o.check(backend.CheckTenant(tenant), p.check()); err != nil {

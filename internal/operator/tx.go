@@ -21,7 +21,6 @@ const (
 	errCheckread       = 1020 // MariaDB with innodb_snapshot_isolation: the row changed after the snapshot
 	errParse           = 1064
 	errNoSuchTable     = 1146
-	errUnknownVariable = 1193
 	errLockWaitTimeout = 1205
 	errLockDeadlock    = 1213
 	errUnknown         = 1105 // Vitess, with the reason in the text

@@ -4,9 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
-
-	driver "github.com/go-sql-driver/mysql"
 
 	"github.com/tenantmq/tenantmq/backend/mysql"
 )
@@ -29,20 +26,6 @@ func (o *Operator) CheckSchema(ctx context.Context) error {
 		return fmt.Errorf("nothing was changed: %w: %s says what to do", kind, mqctl("doctor"))
 	}
 	return fmt.Errorf("nothing was changed: %w", err)
-}
-
-// SettingFor names the setting that a queue on Vitess lacks, by the error that it
-// has made of it, with what else there is to do; or is "".
-func SettingFor(err error) string {
-	refused, ok := errors.AsType[*driver.MySQLError](err)
-	switch {
-	case ok && refused.Number == errUnknownVariable && strings.Contains(refused.Message, "transaction_isolation"):
-		return "vtgate over MariaDB cannot set the isolation level: set mq.server_isolation to true"
-	case ok && refused.Number == errUnknown && strings.Contains(refused.Message, "mq_schema_version"):
-		return "a sharded keyspace records no version: set mq.external_schema to true, and make the tables by ApplySchema and ApplyVSchema of what " +
-			mqctl("migrate sql --vitess") + " prints"
-	}
-	return ""
 }
 
 // schemaKind is what is wrong with the tables according to an error, or nil.

@@ -36,8 +36,8 @@ func (e *examination) leases(ctx context.Context, list []tenants.ID) {
 			names := []string{"tenant", string(tenant), "topic", of.topic, "group", of.group}
 			s.find(Warn, "see whether subscribers of the group run: "+mqctl("subscribers", names...)+"; free what they do not take: "+
 				mqctl("lease release --stale", names...),
-				"%d partitions of tenant %q, topic %q, group %q have work and a lease that has expired, such as %q of %q since %v ago",
-				len(pending[of]), tenant, of.topic, of.group, l.PartitionKey, l.Owner, -l.ExpiresIn)
+				"%s with work and an expired lease: tenant %q, topic %q, group %q, such as %q of %q since %v ago",
+				words(len(pending[of]), "partition"), tenant, of.topic, of.group, l.PartitionKey, l.Owner, -l.ExpiresIn)
 		}
 	}
 	s.end("no work is left behind an expired lease")
@@ -58,8 +58,8 @@ func (e *examination) groups() {
 		case g.Subscribers > 0:
 			continue
 		}
-		s.find(severity, remedy, "group %q of tenant %q, topic %q has %s, and %v messages pending, the oldest for %v",
-			g.Group, g.Tenant, g.Topic, why, Count{g.Lag.Messages, g.Lag.AtLeast}, g.Lag.Oldest)
+		s.find(severity, remedy, "group %q of tenant %q, topic %q has %s, and %s pending, the oldest for %v",
+			g.Group, g.Tenant, g.Topic, why, Count{g.Lag.Messages, g.Lag.AtLeast}.Of("message"), g.Lag.Oldest)
 	}
 	s.end("every group with work has live subscribers")
 }
@@ -73,8 +73,8 @@ func (e *examination) lag() {
 		}
 		s.find(Warn, "see which partitions: "+mqctl("offsets", "tenant", string(g.Tenant), "topic", g.Topic, "group", g.Group)+
 			"; if all of them move and none fails, more or faster subscribers",
-			"group %q of tenant %q, topic %q has %v messages pending, the oldest for %v",
-			g.Group, g.Tenant, g.Topic, Count{g.Lag.Messages, g.Lag.AtLeast}, g.Lag.Oldest)
+			"group %q of tenant %q, topic %q has %s pending, the oldest for %v",
+			g.Group, g.Tenant, g.Topic, Count{g.Lag.Messages, g.Lag.AtLeast}.Of("message"), g.Lag.Oldest)
 	}
 	s.end("no message that a live group waits for is older than " + e.lagAge.String())
 }
@@ -101,8 +101,8 @@ func (e *examination) deadLetters(ctx context.Context) {
 		}
 		d, names := list[0], []string{"tenant", string(t.tenant), "topic", t.topic}
 		s.find(Warn, "see why: "+mqctl("deadletters", names...)+"; mend the cause, then "+mqctl("deadletter redrive", names...)+" or "+mqctl("purge", names...),
-			"topic %q of tenant %q holds %v dead letters, such as %q of partition %q, which group %q gave up after %d attempts: %q",
-			t.topic, t.tenant, n, d.ID, d.PartitionKey, d.Group, d.Attempts, firstLine(d.LastError))
+			"topic %q of tenant %q holds %s, such as %q of partition %q, which group %q gave up after %s: %q",
+			t.topic, t.tenant, n.Of("dead letter"), d.ID, d.PartitionKey, d.Group, words(d.Attempts, "attempt"), firstLine(d.LastError))
 	}
 	s.end("there are none")
 }
@@ -141,8 +141,8 @@ func (e *examination) redriven(ctx context.Context) {
 			}
 			s.find(Warn, "start a subscriber of the group, or delete what nobody needs: "+
 				mqctl("message delete", "tenant", string(t.tenant), "topic", t.topic, "key", r.key, "id", r.id),
-				"%d messages of tenant %q, topic %q wait for group %q alone, which is not registered, such as %q of partition %q",
-				r.n, t.tenant, t.topic, r.group, r.id, r.key)
+				"%s of tenant %q, topic %q for group %q alone, which is not registered, such as %q of partition %q",
+				words(r.n, "message"), t.tenant, t.topic, r.group, r.id, r.key)
 		}
 	}
 	s.end("no message waits for a group that is not registered")

@@ -17,6 +17,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"time"
 
@@ -78,7 +79,12 @@ type Shard struct {
 	Server *testdb.Server
 	// Tablet is the vttablet.
 	Tablet *Process
+
+	web int // port of the tablet's status pages
 }
+
+// Status returns the address of the tablet's status page; its counters are beside it, at /debug/vars and /metrics.
+func (s *Shard) Status() string { return fmt.Sprintf("http://127.0.0.1:%d/debug/status", s.web) }
 
 // DSN returns the DSN of the shard's database, which leads past Vitess.
 func (s *Shard) DSN() string { return s.Server.DSN() + Keyspace }
@@ -157,6 +163,9 @@ func (c *Cluster) DSN() string { return fmt.Sprintf("mq@tcp(127.0.0.1:%d)/%s", c
 // Dir returns the directory of the cluster, with a log of each process.
 func (c *Cluster) Dir() string { return c.dir.path }
 
+// Status returns the address of vtgate's status page; its counters are beside it, at /debug/vars and /metrics.
+func (c *Cluster) Status() string { return fmt.Sprintf("http://127.0.0.1:%d/debug/status", c.gateWeb) }
+
 // GateVars decodes vtgate's counters, the JSON of its /debug/vars, into v.
 func (c *Cluster) GateVars(ctx context.Context, v any) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d/debug/vars", c.gateWeb), nil)
@@ -190,20 +199,18 @@ func shardName(i, n int) string {
 }
 
 func (c *Cluster) startEtcd(ctx context.Context, path string) (err error) {
-	ports, err := freePorts(2)
-	if err != nil {
+	if c.etcd, err = c.dir.process("etcd", path); err != nil {
 		return err
 	}
-	c.etcdPort = ports[0]
-	client, peer := "http://127.0.0.1:"+strconv.Itoa(ports[0]), "http://127.0.0.1:"+strconv.Itoa(ports[1])
-	c.etcd, err = c.dir.process("etcd", path,
-		"--data-dir=data", "--name=etcd", "--listen-client-urls="+client, "--advertise-client-urls="+client,
-		"--listen-peer-urls="+peer, "--initial-advertise-peer-urls="+peer, "--initial-cluster=etcd="+peer)
-	if err != nil {
-		return err
-	}
-	c.etcd.health = client + "/health"
-	return c.etcd.Start(ctx)
+	return c.etcd.startOnPorts(ctx, 2, func(ports []int) {
+		c.etcdPort = ports[0]
+		client, peer := "http://127.0.0.1:"+strconv.Itoa(ports[0]), "http://127.0.0.1:"+strconv.Itoa(ports[1])
+		c.etcd.health = client + "/health"
+		c.etcd.args = []string{
+			"--data-dir=data-" + strconv.Itoa(ports[0]), "--name=etcd", "--listen-client-urls=" + client, "--advertise-client-urls=" + client,
+			"--listen-peer-urls=" + peer, "--initial-advertise-peer-urls=" + peer, "--initial-cluster=etcd=" + peer,
+		}
+	})
 }
 
 func (c *Cluster) topology() []string {
@@ -246,61 +253,57 @@ func (c *Cluster) startShard(ctx context.Context, i int) error {
 	if err != nil {
 		return err
 	}
-	ports, err := freePorts(2)
-	if err != nil {
-		return err
-	}
 	args := append(c.topology(),
 		fmt.Sprintf("--tablet-path=%s-%d", cell, firstUID+i), "--tablet-hostname=127.0.0.1",
 		"--init-keyspace="+Keyspace, "--init-shard="+s.Name, "--init-tablet-type=replica", "--init-db-name-override="+Keyspace,
 		"--unmanaged", "--db-host="+server.host, "--db-port="+server.port,
 		// MariaDB does not know the default, a collation of MySQL 8, and would talk latin1.
 		"--db-charset=utf8mb4_bin",
-		"--bind-address=127.0.0.1", "--port="+strconv.Itoa(ports[0]),
-		"--grpc-bind-address=127.0.0.1", "--grpc-port="+strconv.Itoa(ports[1]),
-		"--service-map=grpc-queryservice,grpc-tabletmanager",
+		"--bind-address=127.0.0.1", "--grpc-bind-address=127.0.0.1", "--service-map=grpc-queryservice,grpc-tabletmanager",
 		"--health-check-interval=1s", "--enable-replication-reporter=false",
 		// A vtgate that is killed leaves its transactions, and their locks, for that long; the default is 30 s.
 		"--queryserver-config-transaction-timeout=10s",
-		// Without it, errors show the values of a statement, payloads among them.
-		"--queryserver-config-terse-errors",
+		// Without them, errors and logs show the values of a statement, payloads among them.
+		"--queryserver-config-terse-errors", "--sanitize-log-messages",
 		// Above what the tests have open at once: a tablet has 20 transactions and 16 other statements by default.
 		"--queryserver-config-transaction-cap=300", "--queryserver-config-pool-size=100")
 	for _, role := range []string{"app", "appdebug", "allprivs", "dba", "filtered", "repl"} {
 		args = append(args, "--db-"+role+"-user="+server.user, "--db-"+role+"-password="+server.password)
 	}
-	if s.Tablet, err = c.dir.process("vttablet"+s.Name, filepath.Join(c.cfg.Programs, "vttablet"), args...); err != nil {
+	if s.Tablet, err = c.dir.process("vttablet"+s.Name, filepath.Join(c.cfg.Programs, "vttablet")); err != nil {
 		return err
 	}
-	s.Tablet.health = fmt.Sprintf("http://127.0.0.1:%d/debug/status", ports[0])
-	if err := s.Tablet.Start(ctx); err != nil {
+	err = s.Tablet.startOnPorts(ctx, 2, func(ports []int) {
+		s.web = ports[0]
+		s.Tablet.health = s.Status()
+		s.Tablet.args = append(slices.Clip(args), "--port="+strconv.Itoa(ports[0]), "--grpc-port="+strconv.Itoa(ports[1]))
+	})
+	if err != nil {
 		return err
 	}
 	if err := c.control(ctx, "TabletExternallyReparented", fmt.Sprintf("%s-%d", cell, firstUID+i)); err != nil {
 		return err
 	}
 	// From now on it serves as soon as it has started.
-	s.Tablet.health = fmt.Sprintf("http://127.0.0.1:%d/healthz", ports[0])
+	s.Tablet.health = fmt.Sprintf("http://127.0.0.1:%d/healthz", s.web)
 	return s.Tablet.awaitHealth(ctx)
 }
 
-func (c *Cluster) startGate(ctx context.Context) error {
-	ports, err := freePorts(3)
-	if err != nil {
+func (c *Cluster) startGate(ctx context.Context) (err error) {
+	if c.Gate, err = c.dir.process("vtgate", filepath.Join(c.cfg.Programs, "vtgate")); err != nil {
 		return err
 	}
-	c.gatePort, c.gateWeb = ports[0], ports[1]
-	c.Gate, err = c.dir.process("vtgate", filepath.Join(c.cfg.Programs, "vtgate"), append(c.topology(),
-		"--cell="+cell, "--cells-to-watch="+cell, "--tablet-types-to-wait=PRIMARY",
-		"--mysql-server-bind-address=127.0.0.1", "--mysql-server-port="+strconv.Itoa(ports[0]), "--mysql-auth-server-impl=none",
-		"--bind-address=127.0.0.1", "--port="+strconv.Itoa(ports[1]),
-		"--grpc-bind-address=127.0.0.1", "--grpc-port="+strconv.Itoa(ports[2]), "--service-map=grpc-vtgateservice",
-		"--transaction-mode=SINGLE", "--no-scatter")...)
+	err = c.Gate.startOnPorts(ctx, 3, func(ports []int) {
+		c.gatePort, c.gateWeb = ports[0], ports[1]
+		c.Gate.health = fmt.Sprintf("http://127.0.0.1:%d/debug/health", ports[1])
+		c.Gate.args = append(c.topology(),
+			"--cell="+cell, "--cells-to-watch="+cell, "--tablet-types-to-wait=PRIMARY",
+			"--mysql-server-bind-address=127.0.0.1", "--mysql-server-port="+strconv.Itoa(ports[0]), "--mysql-auth-server-impl=none",
+			"--bind-address=127.0.0.1", "--port="+strconv.Itoa(ports[1]),
+			"--grpc-bind-address=127.0.0.1", "--grpc-port="+strconv.Itoa(ports[2]), "--service-map=grpc-vtgateservice",
+			"--transaction-mode=SINGLE", "--no-scatter")
+	})
 	if err != nil {
-		return err
-	}
-	c.Gate.health = fmt.Sprintf("http://127.0.0.1:%d/debug/health", ports[1])
-	if err := c.Gate.Start(ctx); err != nil {
 		return err
 	}
 	return awaitTables(ctx, c.DSN())

@@ -5,7 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
+	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -43,6 +43,9 @@ func newDirectory() (_ *directory, err error) {
 		}
 		// Others pass through to what is theirs.
 		if err := os.Chmod(path, 0o711); err != nil { //nolint:gosec // see above
+			return nil, err
+		}
+		if err := passable(path); err != nil {
 			return nil, err
 		}
 	}
@@ -95,6 +98,27 @@ func nobody() (*syscall.Credential, error) {
 	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, nil
 }
 
+// passable returns an error unless every user may pass through the directories to path.
+func passable(path string) error {
+	path, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return err
+	}
+	for dir := filepath.Dir(path); ; dir = filepath.Dir(dir) {
+		info, err := os.Stat(dir)
+		if err != nil {
+			return err
+		}
+		if info.Mode().Perm()&0o001 == 0 {
+			return fmt.Errorf("directory %s has mode %#o: Vitess refuses root, and the user nobody cannot pass to %s; chmod o+x %s, or have TMPDIR and the checkout elsewhere",
+				dir, info.Mode().Perm(), path, dir)
+		}
+		if dir == filepath.Dir(dir) {
+			return nil
+		}
+	}
+}
+
 // command runs as the ordinary user, with an environment in which Vitess finds nothing of this machine's.
 func (d *directory) command(ctx context.Context, path string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, path, args...)
@@ -118,12 +142,18 @@ type Process struct {
 // run is one run of a process.
 type run struct {
 	*exec.Cmd
-	exited chan struct{} // closed once the process is gone and reaped
+	exited  chan struct{} // closed once the process is gone and reaped
+	logFrom int64         // where its log begins
 }
 
-// process describes a program with a working directory of its own; it has to be started.
-func (d *directory) process(name, path string, args ...string) (*Process, error) {
-	p := &Process{name: name, path: path, args: args, dir: d}
+// process describes a program with a working directory of its own; it has to be told its arguments and started.
+func (d *directory) process(name, path string) (*Process, error) {
+	if d.credential != nil {
+		if err := passable(path); err != nil {
+			return nil, err
+		}
+	}
+	p := &Process{name: name, path: path, dir: d}
 	if err := os.Mkdir(p.home(), 0o700); err != nil {
 		return nil, err
 	}
@@ -151,12 +181,16 @@ func (p *Process) Start(ctx context.Context) error {
 		return err
 	}
 	defer log.Close()
+	from, err := log.Seek(0, io.SeekEnd)
+	if err != nil {
+		return err
+	}
 	cmd := p.dir.command(context.WithoutCancel(ctx), p.path, p.args...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = p.home(), log, log
 	if err := cmd.Start(); err != nil {
-		return fmt.Errorf("start %s: %w; the program must be one that every user may run", p.path, err)
+		return fmt.Errorf("start %s: %w", p.path, err)
 	}
-	p.run = &run{Cmd: cmd, exited: make(chan struct{})}
+	p.run = &run{Cmd: cmd, exited: make(chan struct{}), logFrom: from}
 	go func(r *run) {
 		_ = r.Wait() // how it ended is in the log
 		close(r.exited)
@@ -202,9 +236,15 @@ func (p *Process) awaitHealth(ctx context.Context) error {
 		}
 		select {
 		case <-p.run.exited:
-			return fmt.Errorf("start %s: it ended at once: %s\n%s", p.name, p.run.ProcessState, tail(p.log()))
+			log := p.sinceStart()
+			err := fmt.Errorf("start %s: %s: it ended at once: %s\n%s", p.name, causeIn(log), p.run.ProcessState, tail(log))
+			if takenIn(log) {
+				err = fmt.Errorf("%w: %w", errPortTaken, err)
+			}
+			return err
 		case <-ctx.Done():
-			return fmt.Errorf("start %s: %w, last %w\n%s", p.name, ctx.Err(), err, tail(p.log()))
+			log := p.sinceStart()
+			return fmt.Errorf("start %s: %s: %w, last %w\n%s", p.name, causeIn(log), ctx.Err(), err, tail(log))
 		case <-tick.C:
 		}
 	}
@@ -231,25 +271,17 @@ func healthy(ctx context.Context, url string) error {
 	return nil
 }
 
-// freePorts returns loopback ports that are free now.
-func freePorts(n int) (ports []int, err error) {
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return nil, fmt.Errorf("find a free port for Vitess: %w", err)
-		}
-		defer l.Close() // not before all are found: each is another
-		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
-	}
-	return ports, nil
-}
-
-// tail returns the last lines of a log.
-func tail(file string) []byte {
-	text, err := os.ReadFile(file)
+// sinceStart is what the process has logged in this run. The caller owns p.
+func (p *Process) sinceStart() []byte {
+	text, err := os.ReadFile(p.log())
 	if err != nil {
 		return []byte(err.Error())
 	}
-	lines := bytes.Split(bytes.TrimSpace(text), []byte("\n"))
+	return text[min(p.run.logFrom, int64(len(text))):]
+}
+
+// tail returns the last lines of a log.
+func tail(log []byte) []byte {
+	lines := bytes.Split(bytes.TrimSpace(log), []byte("\n"))
 	return bytes.Join(lines[max(0, len(lines)-20):], []byte("\n"))
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -10,7 +11,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
@@ -24,34 +24,38 @@ func home() string {
 
 // The process that up leaves behind holds a lock on lockFile as long as it lives and writes its number there. All that it
 // starts is below home, and has watchdogs that clean up when it has gone without doing so.
-func lockFile() string { return filepath.Join(home(), "lock") }
-func dsnFile() string  { return filepath.Join(home(), "dsn") }
+func lockFile() string   { return filepath.Join(home(), "lock") }
+func recordFile() string { return filepath.Join(home(), "cluster.json") }
 
-// running returns the DSN of the cluster that up has started, or "".
-func running() string {
+// running returns the record of the cluster that up has started, without a DSN if there is none.
+func running() record {
 	lock, err := os.OpenFile(lockFile(), os.O_RDWR, 0)
 	if err != nil {
-		return ""
+		return record{}
 	}
 	defer lock.Close()
 	if syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil {
-		return "" // whoever held it is gone
+		return record{} // whoever held it is gone
 	}
-	dsn, err := os.ReadFile(dsnFile())
+	r, err := readRecord(recordFile())
 	if err != nil {
-		return ""
+		return record{} // it is not up yet
 	}
-	return strings.TrimSpace(string(dsn))
+	return r
 }
 
-func up(ctx context.Context, cfg vitesstest.Config) error {
-	if dsn := running(); dsn != "" {
-		fmt.Println(dsn)
-		return nil
+// up prints the DSN to standard output, and the rest to standard error.
+func up(ctx context.Context, cfg vitesstest.Config, tables []string) error {
+	if r := running(); r.DSN != "" {
+		if err := r.check(cfg.Shards, tables); err != nil {
+			return err
+		}
+		return show(r)
 	}
-	if err := down(ctx); err != nil { // what a killed one has left
+	if _, err := down(ctx); err != nil { // what a killed one has left
 		return err
 	}
+	fmt.Fprintf(os.Stderr, "starting %s\n", describe(cfg.Shards, tables))
 	if err := os.Mkdir(home(), 0o711); err != nil { //nolint:gosec // Vitess runs as an ordinary user below it
 		return err
 	}
@@ -73,7 +77,11 @@ func up(ctx context.Context, cfg vitesstest.Config) error {
 		return err
 	}
 	defer log.Close()
-	server := exec.Command(program, "-shards", strconv.Itoa(cfg.Shards), "-programs", cfg.Programs, "serve")
+	args := []string{"-shards", strconv.Itoa(cfg.Shards), "-programs", cfg.Programs}
+	for _, dir := range tables {
+		args = append(args, "-tables", dir)
+	}
+	server := exec.Command(program, append(args, "serve")...)
 	server.Env = append(os.Environ(), "TMPDIR="+os.TempDir())
 	server.Dir, server.Stderr = home(), log
 	server.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
@@ -86,18 +94,29 @@ func up(ctx context.Context, cfg vitesstest.Config) error {
 	}
 	stop := context.AfterFunc(ctx, func() { _ = server.Process.Signal(syscall.SIGTERM) })
 	defer stop()
-	dsn, err := bufio.NewReader(out).ReadString('\n')
-	if err != nil {
+	if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
 		_ = server.Wait() // the log says it
 		text, _ := os.ReadFile(log.Name())
-		return errors.Join(fmt.Errorf("start a cluster: %s", text), down(context.WithoutCancel(ctx)))
+		_, err := down(context.WithoutCancel(ctx))
+		return errors.Join(fmt.Errorf("start a cluster: %s", bytes.TrimPrefix(text, []byte(prefix))), err)
 	}
-	fmt.Print(dsn)
-	return server.Process.Release()
+	r, err := readRecord(recordFile())
+	if err != nil {
+		return err
+	}
+	return errors.Join(show(r), server.Process.Release())
 }
 
-// serve keeps a cluster until it is told to end.
-func serve(ctx context.Context, cfg vitesstest.Config) error {
+func show(r record) error {
+	if err := r.explain(os.Stderr); err != nil {
+		return err
+	}
+	_, err := fmt.Println(r.DSN)
+	return err
+}
+
+// serve keeps a cluster until it is told to end. It prints a line once the cluster is up and recorded.
+func serve(ctx context.Context, cfg vitesstest.Config, tables []string) error {
 	lock, err := os.OpenFile(lockFile(), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return err
@@ -109,7 +128,7 @@ func serve(ctx context.Context, cfg vitesstest.Config) error {
 	if _, err := lock.WriteString(strconv.Itoa(os.Getpid())); err != nil {
 		return err
 	}
-	dsn := dsnFile()
+	file := recordFile()
 	// Databases, too, are to be below home.
 	if err := os.Setenv("TMPDIR", home()); err != nil {
 		return err
@@ -118,26 +137,26 @@ func serve(ctx context.Context, cfg vitesstest.Config) error {
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(dsn, []byte(cluster.DSN()+"\n"), 0o600); err != nil {
+	if err := recordOf(cluster, tables).write(file); err != nil {
 		return errors.Join(err, cluster.Stop())
 	}
-	if _, err := fmt.Println(cluster.DSN()); err != nil {
+	if _, err := fmt.Println("up"); err != nil {
 		return errors.Join(err, cluster.Stop())
 	}
 	<-ctx.Done()
 	return cluster.Stop()
 }
 
-// down ends what up has started, and waits until the watchdogs have ended the rest.
-func down(ctx context.Context) error {
+// down ends what up has started, waits until the watchdogs have ended the rest, and tells whether there was anything.
+func down(ctx context.Context) (found bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	lock, err := os.OpenFile(lockFile(), os.O_RDWR, 0)
 	if errors.Is(err, fs.ErrNotExist) {
-		return os.RemoveAll(home())
+		return false, os.RemoveAll(home())
 	}
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer lock.Close()
 	tick := time.NewTicker(50 * time.Millisecond)
@@ -146,18 +165,18 @@ func down(ctx context.Context) error {
 		if syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil {
 			left, err := filepath.Glob(filepath.Join(home(), "tenantmq-*"))
 			if err != nil || len(left) == 0 {
-				return errors.Join(err, os.RemoveAll(home()))
+				return true, errors.Join(err, os.RemoveAll(home()))
 			}
 		} else if !told {
 			if err := tell(syscall.SIGTERM); err != nil {
-				return err
+				return true, err
 			}
 			told = true
 		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return fmt.Errorf("stop the cluster in %s: %w", home(), ctx.Err())
+			return true, fmt.Errorf("stop the cluster in %s: %w", home(), ctx.Err())
 		}
 	}
 }
