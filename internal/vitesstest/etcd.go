@@ -23,11 +23,15 @@ func findEtcd(ctx context.Context, programs string) (string, error) {
 		return "", fmt.Errorf("%s", remedy)
 	}
 	fmt.Fprintln(os.Stderr, "vitesstest: no etcd found, unpacking Debian's etcd-server into", programs)
+	// Put in its place at once: others may be looking for it, and a half is no program. Whoever comes second finds it there.
 	const script = `set -e
-cd "$(mktemp -d)"
+work=$(mktemp -d "$1.XXXXXX")
+trap 'rm -rf "$work"' EXIT
+cd "$work"
 apt-get download etcd-server || { apt-get update && apt-get download etcd-server; }
-dpkg-deb --extract etcd-server*.deb "$1"
-rm -rf "$PWD"`
+dpkg-deb --extract etcd-server*.deb new
+chmod 755 new
+mv -T new "$1" || [ -x "$1/usr/bin/etcd" ]`
 	if out, err := exec.CommandContext(ctx, "/bin/sh", "-c", script, "unpack", filepath.Join(programs, "debian")).CombinedOutput(); err != nil {
 		return "", fmt.Errorf("%s: %w\n%s", remedy, err, out)
 	}

@@ -27,15 +27,20 @@ func home() string {
 func lockFile() string   { return filepath.Join(home(), "lock") }
 func recordFile() string { return filepath.Join(home(), "cluster.json") }
 
-// running returns the record of the cluster that up has started, without a DSN if there is none.
-func running() record {
+// held tells whether what up leaves behind is there, be it still starting.
+func held() bool {
 	lock, err := os.OpenFile(lockFile(), os.O_RDWR, 0)
 	if err != nil {
-		return record{}
+		return false
 	}
 	defer lock.Close()
-	if syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil {
-		return record{} // whoever held it is gone
+	return syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) != nil
+}
+
+// running returns the record of the cluster that up has started, without a DSN if there is none.
+func running() record {
+	if !held() {
+		return record{}
 	}
 	r, err := readRecord(recordFile())
 	if err != nil {
@@ -51,6 +56,9 @@ func up(ctx context.Context, cfg vitesstest.Config, tables []string) error {
 			return err
 		}
 		return show(r)
+	}
+	if held() {
+		return errors.New("somebody else is starting a cluster: wait for it, or make vitess-down")
 	}
 	if _, err := down(ctx); err != nil { // what a killed one has left
 		return err
