@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tenantmq/tenantmq/backend"
+	"github.com/tenantmq/tenantmq/internal/testdb"
 	"github.com/tenantmq/tenantmq/tenants"
 )
 
@@ -258,7 +259,11 @@ func mustRow(t testing.TB, m backend.Message) *row {
 }
 
 func TestBatchesAreCutByRowsAndBytes(t *testing.T) {
-	db := migratedDB(t)
+	// A server of its own: what it counts is everybody's.
+	db := openDB(t, testdb.StartServer(t).Database(t))
+	if err := Migrate(t.Context(), db); err != nil {
+		t.Fatal(err)
+	}
 	for name, c := range map[string]struct {
 		cfg  Config
 		size int
