@@ -123,7 +123,7 @@ func (c chart) draw(file string, m machine) error {
 
 // save draws the plot above the lines that describe the machine.
 func save(p *plot.Plot, file string, m machine) (err error) {
-	const width, height, foot, line = 20 * vg.Centimeter, 11 * vg.Centimeter, 1.7 * vg.Centimeter, 10
+	const width, height, foot, line = 20 * vg.Centimeter, 11 * vg.Centimeter, 1.95 * vg.Centimeter, 10
 	w, err := draw.NewFormattedCanvas(width, height, strings.TrimPrefix(filepath.Ext(file), "."))
 	if err != nil {
 		return err
