@@ -25,6 +25,8 @@ const (
 	errErrorDuringCommit  = 1180 // Galera: certification failed
 	errUnknownVariable    = 1193
 	errTooManyUserConns   = 1203
+	errUnknownStmt        = 1243 // a prepared statement that the server, or a proxy, has forgotten
+	errNeedReprepare      = 1615 // a prepared statement whose tables do not stay in the server's cache
 	errLockWaitTimeout    = 1205 // also a failed NOWAIT on MariaDB
 	errLockDeadlock       = 1213
 	errOptionPrevents     = 1290 // --read-only

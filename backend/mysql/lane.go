@@ -51,15 +51,48 @@ type lanes struct {
 
 type lane struct {
 	waiting []*call
-	rows    int       // of waiting
-	begun   int       // calls in transactions under way
-	last    time.Time // when the last of those began
+	rows    int // of waiting
+	under   []*transaction
 	runners int
+	looking bool // a timer will look whether those under way have become slow
+}
+
+// transaction is one under way.
+type transaction struct {
+	calls int
+	began time.Time
 }
 
 // another tells whether one more transaction may begin.
 func (ln *lane) another() bool {
-	return ln.begun <= 1 || ln.rows >= bulkRows || time.Since(ln.last) >= slowTransaction
+	if ln.rows >= bulkRows {
+		return true
+	}
+	for _, tx := range ln.under {
+		if tx.calls > 1 && time.Since(tx.began) < slowTransaction {
+			return false
+		}
+	}
+	return true
+}
+
+// serve starts a runner for those who wait, or looks again when what they wait
+// for has become slow: nobody else may come along to ask.
+func (l *lanes) serve(tenant tenants.ID, ln *lane) {
+	switch {
+	case len(ln.waiting) == 0 || ln.runners == runnersPerLane:
+	case ln.another():
+		ln.runners++
+		l.runners.Go(func() { l.run(tenant, ln) })
+	case !ln.looking:
+		ln.looking = true
+		time.AfterFunc(slowTransaction, func() {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			ln.looking = false
+			l.serve(tenant, ln)
+		})
+	}
 }
 
 func (l *lanes) add(c *call) {
@@ -72,36 +105,33 @@ func (l *lanes) add(c *call) {
 	}
 	ln.waiting = append(ln.waiting, c)
 	ln.rows += len(c.rows)
-	if ln.runners < runnersPerLane && ln.another() {
-		ln.runners++
-		l.runners.Go(func() { l.run(c.tenant, ln) })
-	}
+	l.serve(c.tenant, ln)
 }
 
 func (l *lanes) run(tenant tenants.ID, ln *lane) {
-	done := 0
+	var tx transaction
 	for {
-		calls := l.take(tenant, ln, done)
+		calls := l.take(tenant, ln, &tx)
 		if len(calls) == 0 {
 			return
 		}
 		l.commit(calls)
-		done = len(calls)
 		runtime.Gosched() // those who waited for it may have more
 	}
 }
 
-// take returns the calls of the next transaction, after one of done calls: at
+// take returns the calls of the next transaction, after tx: at
 // least one, and more while they stay within the bounds. Without any the runner
 // has ended.
-func (l *lanes) take(tenant tenants.ID, ln *lane, done int) []*call {
+func (l *lanes) take(tenant tenants.ID, ln *lane, tx *transaction) []*call {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	ln.begun -= done
+	ln.under = slices.DeleteFunc(ln.under, func(other *transaction) bool { return other == tx })
 	if len(ln.waiting) == 0 || ln.runners > 1 && !ln.another() {
 		if ln.runners--; ln.runners == 0 {
 			delete(l.byTenant, tenant)
 		}
+		l.serve(tenant, ln)
 		return nil
 	}
 	n, rows, size := 1, len(ln.waiting[0].rows), ln.waiting[0].size
@@ -117,8 +147,8 @@ func (l *lanes) take(tenant tenants.ID, ln *lane, done int) []*call {
 	calls := slices.Clone(ln.waiting[:n])
 	ln.waiting = slices.Delete(ln.waiting, 0, n)
 	ln.rows -= rows
-	ln.begun += n
-	ln.last = time.Now()
+	*tx = transaction{n, time.Now()}
+	ln.under = append(ln.under, tx)
 	return calls
 }
 

@@ -109,3 +109,34 @@ func TestWhenASecondTransactionBegins(t *testing.T) {
 		})
 	}
 }
+
+// A call that comes beside a transaction of several, which turns out to be stuck,
+// begins on its own before long, although nobody else comes along; and quick ones
+// beside the stuck one do not make it look young.
+func TestNobodyWaitsForAStuckTransaction(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newHeldLanes(t)
+		l.call(1, 1)
+		first := l.next()
+		l.call(1, 1)
+		second := l.next()
+		l.call(5, 1)
+		close(first.done)
+		stuck := l.next()
+		close(second.done)
+		if tx := l.next(); tx != nil {
+			t.Fatal("nothing waits, and a transaction began")
+		}
+		for range 10 {
+			l.call(1, 1)
+			time.Sleep(slowTransaction)
+			quick := l.next()
+			if quick == nil {
+				t.Fatal("a call waits for the stuck transaction")
+			}
+			close(quick.done)
+		}
+		close(stuck.done)
+		l.runners.Wait()
+	})
+}

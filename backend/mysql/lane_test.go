@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -92,6 +93,37 @@ func TestConcurrentPublishesShareATransaction(t *testing.T) {
 	}
 	if firsts != 1 {
 		t.Errorf("%d callers were told that they stored the one message all of them had", firsts)
+	}
+}
+
+// Calls that are stored one by one, since one of them fails, tell repeats among
+// them all the same.
+func TestRepeatsAmongCallsStoredOneByOne(t *testing.T) {
+	q, db := onDB(t)
+	refuseIDs(t, db, "bad")
+	mustPublish(t, q, message("a", "t", "k", 0))
+	of := func(ids ...string) *call {
+		c := &call{tenant: "a", done: make(chan struct{})}
+		for i, id := range ids {
+			m := message("a", "t", "k", 0)
+			m.ID = id
+			c.rows, c.at = append(c.rows, mustRow(t, m)), append(c.at, i)
+		}
+		return c
+	}
+	calls := []*call{of("bad"), of("x", "y", "x"), of("y", "z")}
+	q.commit(calls)
+	if calls[0].err == nil || calls[1].err != nil || calls[2].err != nil {
+		t.Fatalf("errors: %v, %v, %v", calls[0].err, calls[1].err, calls[2].err)
+	}
+	var repeats []bool
+	for _, c := range calls[1:] {
+		for _, r := range c.receipts {
+			repeats = append(repeats, r.Duplicate)
+		}
+	}
+	if want := []bool{false, false, true, true, false}; !slices.Equal(repeats, want) {
+		t.Errorf("duplicates: %v, want %v", repeats, want)
 	}
 }
 

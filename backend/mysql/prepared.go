@@ -60,5 +60,11 @@ func (c *preparing) ExecContext(ctx context.Context, text string, args []driver.
 		}
 		c.bulk = stmt
 	}
-	return c.bulk.(driver.StmtExecContext).ExecContext(ctx, args)
+	result, err := c.bulk.(driver.StmtExecContext).ExecContext(ctx, args)
+	if hasNumber(err, errUnknownStmt, errNeedReprepare) { // before it did anything
+		_ = c.bulk.Close()
+		c.bulk, c.refused = nil, true
+		return c.driverConn.ExecContext(ctx, text, args)
+	}
+	return result, err
 }

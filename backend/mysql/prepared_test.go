@@ -2,7 +2,10 @@ package mysql
 
 import (
 	"bytes"
+	"database/sql/driver"
 	"fmt"
+	"reflect"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -105,6 +108,7 @@ func TestManyMessagesAreInsertedByAPreparedStatement(t *testing.T) {
 func TestReceiptsOfManyMessages(t *testing.T) {
 	for name, setting := range map[string]string{
 		"as usual": "", "no prepared statements": "max-prepared-stmt-count=0", "every third offset": "auto-increment-increment=3",
+		"offsets one by one": "innodb-autoinc-lock-mode=0", "offsets interleaved": "innodb-autoinc-lock-mode=2",
 	} {
 		t.Run(name, func(t *testing.T) {
 			dsn := testdb.DSN(t)
@@ -117,8 +121,58 @@ func TestReceiptsOfManyMessages(t *testing.T) {
 			}
 			q := newTestQueue(t, Params{DB: db})
 			msgs := awkward(2*bulkRows + 30)
-			wantStored(t, db, msgs, mustPublish(t, q, msgs...))
+			// Repeats make what a statement is allocated a hint at most.
+			repeated := []int{0, 50, bulkRows, 2*bulkRows + 1}
+			for _, i := range repeated {
+				mustPublish(t, q, msgs[i])
+			}
+			receipts := mustPublish(t, q, msgs...)
+			for i, r := range receipts {
+				if r.Duplicate != slices.Contains(repeated, i) {
+					t.Errorf("message %d: %+v", i, r)
+				}
+			}
+			wantStored(t, db, msgs, receipts)
+			more := awkward(3 * bulkRows)[2*bulkRows+30:]
+			wantStored(t, db, append(msgs, more...), append(receipts, mustPublish(t, q, more...)...))
 		})
+	}
+}
+
+// A server, or a proxy before it, may forget a prepared statement; the messages go
+// as text then, and for as long as the connection lasts.
+func TestForgottenStatementIsDoneWithout(t *testing.T) {
+	_, db := onDB(t)
+	conn, err := db.Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	insert := func(from int) {
+		t.Helper()
+		rows := make([]*row, bulkRows)
+		for i := range rows {
+			rows[i] = mustRow(t, message("a", "t", "k", from+i))
+		}
+		if _, err := newBatch("a", rows).insert(t.Context(), conn, 1, insertBounds{1000, 1 << 20, true}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	insert(0)
+	err = conn.Raw(func(c any) error {
+		// Closing a copy tells the server and not the connection.
+		stmt := reflect.ValueOf(c.(*preparing).bulk).Elem()
+		twin := reflect.New(stmt.Type())
+		twin.Elem().Set(stmt)
+		return twin.Interface().(driver.Stmt).Close()
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	insert(bulkRows)
+	insert(2 * bulkRows)
+	if n := queryInt(t, conn, "SELECT COUNT(*) FROM queue_messages"); n != 3*bulkRows {
+		t.Errorf("%d messages are stored, want %d", n, 3*bulkRows)
 	}
 }
 

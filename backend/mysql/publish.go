@@ -104,9 +104,27 @@ func (q *Queue) commit(calls []*call) {
 		finish(calls, err)
 		return
 	}
-	for i := range calls {
+	stored := make(map[identity]bool)
+	for i, c := range calls {
 		one := calls[i : i+1]
-		finish(one, q.commitTogether(one, &p))
+		err := q.commitTogether(one, &p)
+		if err == nil {
+			c.markRepeats(stored)
+		}
+		finish(one, err)
+	}
+}
+
+// markRepeats calls duplicates what an earlier call of the same publication has
+// stored, which [publication.ours] cannot tell.
+func (c *call) markRepeats(stored map[identity]bool) {
+	for i, r := range c.rows {
+		if stored[r.identity] {
+			c.receipts[i].Duplicate = true
+		}
+	}
+	for _, r := range c.rows {
+		stored[r.identity] = true
 	}
 }
 

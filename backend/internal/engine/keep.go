@@ -20,8 +20,9 @@ const (
 	collectChunk = 100
 	// maxLastCollect bounds those looked at when a subscription stops.
 	maxLastCollect = 1000
-	// keepWorkers is the number of tenants looked after at once.
-	keepWorkers = 4
+	// keepWorkers is the number of tenants looked after at once. Those that hang,
+	// with the shard they are on, hold up the others for a LeaseRenewal each.
+	keepWorkers = 16
 )
 
 // keep does what has to be done in time whether or not there is work. Each of its
@@ -129,7 +130,9 @@ func (s *Subscription) release() {
 		}
 	}
 	each(work, func(w due[Release]) {
-		if err := s.o.Store.Release(s.ctx, w.t.id, w.list); err != nil {
+		ctx, cancel := s.inTime()
+		defer cancel()
+		if err := s.o.Store.Release(ctx, w.t.id, w.list); err != nil {
 			s.faults.report("release", w.t.id, err) // it will expire
 		}
 	})
@@ -247,7 +250,9 @@ func (s *Subscription) beat() {
 		t.beatAt = now
 	})
 	each(gone, func(t *tenant) {
-		if err := s.o.Store.Leave(s.ctx, t.id); err != nil {
+		ctx, cancel := s.inTime()
+		defer cancel()
+		if err := s.o.Store.Leave(ctx, t.id); err != nil {
 			s.faults.report("leave", t.id, err) // it will expire
 		}
 	})
