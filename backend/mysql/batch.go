@@ -147,10 +147,7 @@ func (b insertBounds) next(rest []*row) int {
 func (b *batch) insert(ctx context.Context, db querier, publishID uint64, bounds insertBounds) (all []inserted, err error) {
 	for rest := b.rows; len(rest) > 0; {
 		n := bounds.next(rest)
-		args := make([]any, 0, n*insertParams)
-		for _, r := range rest[:n] {
-			args = append(args, string(b.tenant), r.topic, r.key, r.id, r.payload, r.metadata, publishID)
-		}
+		args := insertArgs(b.tenant, rest[:n], publishID)
 		text := bulkInsert
 		if n != bulkRows || !bounds.bulk {
 			text = textOfInsert(n)
@@ -165,6 +162,26 @@ func (b *batch) insert(ctx context.Context, db querier, publishID uint64, bounds
 		rest = rest[n:]
 	}
 	return all, nil
+}
+
+// insertArgs makes a value of what is the same in successive rows once.
+func insertArgs(tenant tenants.ID, rows []*row, publishID uint64) []any {
+	args := make([]any, 0, len(rows)*insertParams)
+	var sameTenant, samePublish any = string(tenant), publishID
+	var topic, key, metadata any
+	for i, r := range rows {
+		if i == 0 || r.topic != rows[i-1].topic {
+			topic = r.topic
+		}
+		if i == 0 || r.key != rows[i-1].key {
+			key = r.key
+		}
+		if i == 0 || r.metadata != rows[i-1].metadata {
+			metadata = r.metadata
+		}
+		args = append(args, sameTenant, topic, key, r.id, r.payload, metadata, samePublish)
+	}
+	return args
 }
 
 // readNew fills in offset and publish id of rows that statements have inserted,
