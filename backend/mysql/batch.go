@@ -202,6 +202,15 @@ func (b *batch) readNew(ctx context.Context, db querier, publishID uint64, all [
 	return nil
 }
 
+// find fills in what statements have inserted, and tells whether that is all of
+// the batch. Then fence, unless nil, has been read along with it.
+func (b *batch) find(ctx context.Context, db querier, publishID uint64, all []inserted, fence *watermarks) (whole bool, err error) {
+	if whole, err = b.countAll(ctx, db, publishID, all, fence); err != nil || whole {
+		return whole, err
+	}
+	return false, b.readNew(ctx, db, publishID, all)
+}
+
 // countAll is countNew of all statements. fence comes with the last.
 func (b *batch) countAll(ctx context.Context, db querier, publishID uint64, all []inserted, fence *watermarks) (bool, error) {
 	for i := 1; i < len(all); i++ {

@@ -53,6 +53,32 @@ func (l *heldLanes) next() *heldTx {
 	return tx
 }
 
+// several brings about a transaction of five calls, with none beside it.
+func (l *heldLanes) several() *heldTx {
+	l.Helper()
+	l.call(1, 1)
+	first := l.next()
+	l.call(1, 1)
+	second := l.next()
+	if first == nil || second == nil {
+		l.Fatal("two calls do not run at once")
+	}
+	l.call(5, 1)
+	if tx := l.next(); tx != nil {
+		l.Fatalf("a third transaction began, of %d calls", tx.calls)
+	}
+	close(first.done)
+	third := l.next()
+	if third == nil || third.calls != 5 {
+		l.Fatalf("behind the first came %+v, want the five calls that waited", third)
+	}
+	close(second.done)
+	if tx := l.next(); tx != nil {
+		l.Fatalf("nothing waited, and a transaction began of %d calls", tx.calls)
+	}
+	return third
+}
+
 // A second transaction begins beside one of a single call, not beside one of
 // several, unless there is much to do or the first is slow.
 func TestWhenASecondTransactionBegins(t *testing.T) {
@@ -68,26 +94,7 @@ func TestWhenASecondTransactionBegins(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				l := newHeldLanes(t)
-				l.call(1, 1)
-				first := l.next()
-				l.call(1, 1)
-				second := l.next()
-				if first == nil || second == nil {
-					t.Fatal("two calls do not run at once")
-				}
-				l.call(5, 1)
-				if tx := l.next(); tx != nil {
-					t.Fatalf("a third transaction began, of %d calls", tx.calls)
-				}
-				close(first.done)
-				third := l.next()
-				if third == nil || third.calls != 5 {
-					t.Fatalf("behind the first came %+v, want the five calls that waited", third)
-				}
-				close(second.done)
-				if tx := l.next(); tx != nil {
-					t.Fatalf("nothing waited, and a transaction began of %d calls", tx.calls)
-				}
+				third := l.several()
 				time.Sleep(c.passed)
 				l.call(1, c.rows)
 				beside := l.next()
@@ -116,17 +123,7 @@ func TestWhenASecondTransactionBegins(t *testing.T) {
 func TestNobodyWaitsForAStuckTransaction(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newHeldLanes(t)
-		l.call(1, 1)
-		first := l.next()
-		l.call(1, 1)
-		second := l.next()
-		l.call(5, 1)
-		close(first.done)
-		stuck := l.next()
-		close(second.done)
-		if tx := l.next(); tx != nil {
-			t.Fatal("nothing waits, and a transaction began")
-		}
+		stuck := l.several()
 		for range 10 {
 			l.call(1, 1)
 			time.Sleep(slowTransaction)

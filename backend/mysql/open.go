@@ -157,9 +157,9 @@ const (
 )
 
 // connector makes connections of [preparing], and asks for the isolation level on
-// each. The statement
-// is the same on every server, while the variable is not: transaction_isolation
-// on MySQL and MariaDB from 11.1, tx_isolation on MariaDB before.
+// each. The statement is the same on every server, while the variable is not:
+// transaction_isolation on MySQL and MariaDB from 11.1, tx_isolation on MariaDB
+// before.
 type connector struct {
 	driver.Connector
 	target   string

@@ -234,16 +234,14 @@ func (q *Queue) storeIn(ctx context.Context, tx *sql.Tx, b *batch, p *publicatio
 	if q.hooks.inserted != nil {
 		q.hooks.inserted(tx)
 	}
+	var marks *watermarks
 	if parts := b.partitions(); len(parts) <= fenceKeys && len(all) > 0 {
-		marks := &watermarks{parts: parts, above: all[0].first}
-		if ok, err := b.countAll(ctx, tx, id, all, marks); err != nil {
-			return err
-		} else if ok {
-			return q.hit(marks, b, p)
-		}
+		marks = &watermarks{parts: parts, above: all[0].first}
 	}
-	if err := b.readNew(ctx, tx, id, all); err != nil {
+	if whole, err := b.find(ctx, tx, id, all, marks); err != nil {
 		return err
+	} else if whole && marks != nil {
+		return q.hit(marks, b, p)
 	}
 	if err := readBack(ctx, tx, b.tenant, b.unread(), "", nil); err != nil {
 		return err

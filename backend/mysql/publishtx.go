@@ -118,12 +118,8 @@ func (q *Queue) insertInCallers(ctx context.Context, tx *sql.Tx, b *batch, p *pu
 	if err != nil {
 		return err
 	}
-	if ok, err := b.countAll(ctx, tx, id, all, nil); err != nil {
+	if _, err := b.find(ctx, tx, id, all, nil); err != nil {
 		return err
-	} else if !ok {
-		if err := b.readNew(ctx, tx, id, all); err != nil {
-			return err
-		}
 	}
 	// The snapshot of the transaction may be as old as its first read. It
 	// shows our own rows; other rows of the same ids may be long gone, or have

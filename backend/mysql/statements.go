@@ -15,6 +15,9 @@ const (
 	stmtSettings = `SHOW SESSION VARIABLES WHERE Variable_name IN ('version', 'transaction_isolation', 'tx_isolation', 'autocommit',
   'sql_mode', 'max_allowed_packet', 'character_set_client', 'character_set_connection', 'character_set_results')`
 
+	// stmtShards is what only vtgate understands.
+	stmtShards = "SHOW VITESS_SHARDS"
+
 	// stmtDatabase tells on Vitess the target of the connection.
 	stmtDatabase = "SELECT DATABASE()"
 

@@ -94,8 +94,12 @@ func (q *Queue) verify(ctx context.Context) error {
 	if err := s.check(q.cfg); err != nil {
 		return err
 	}
-	q.vitess.Store(q.cfg.ExternalSchema || strings.Contains(s["version"], "Vitess"))
-	if q.vitess.Load() {
+	vitess, err := isVitess(ctx, conn)
+	if err != nil {
+		return err
+	}
+	q.vitess.Store(vitess)
+	if vitess {
 		if err := checkKeyspace(ctx, conn); err != nil {
 			return err
 		}
@@ -121,6 +125,19 @@ func (q *Queue) verifySchema(ctx context.Context, db querier) error {
 		return err
 	}
 	return checkEngines(ctx, db)
+}
+
+// isVitess asks for what only vtgate knows. The version does not tell: vtgate
+// announces whatever it was told to.
+func isVitess(ctx context.Context, db querier) (bool, error) {
+	_, err := db.ExecContext(ctx, stmtShards)
+	switch {
+	case hasNumber(err, errParse):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("find out whether the server is vtgate: %w", err)
+	}
+	return true, nil
 }
 
 // checkKeyspace refuses the target of a single shard, where vtgate would put the

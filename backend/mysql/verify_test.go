@@ -253,3 +253,25 @@ func TestVerifyEndsWithItsContextWhenThePoolIsHeld(t *testing.T) {
 		}
 	}
 }
+
+// Tables that another tool has made are no sign of Vitess, nor is a name that
+// would be one shard's there.
+func TestExternalSchemaOnAnOrdinaryServer(t *testing.T) {
+	cfg, err := mysql.ParseDSN(testdb.StartServer(t).Database(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustExec(t, openDB(t, cfg.FormatDSN()), "CREATE DATABASE `mq:-80`")
+	cfg.DBName = "mq:-80"
+	db := openDB(t, cfg.FormatDSN())
+	if err := Migrate(t.Context(), db); err != nil {
+		t.Fatal(err)
+	}
+	q := newTestQueue(t, Params{DB: db, Config: Config{ExternalSchema: true}})
+	if err := q.Verify(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if q.vitess.Load() {
+		t.Error("the server is taken for vtgate")
+	}
+}

@@ -277,7 +277,7 @@ func (s *Subscription) control() {
 		cancel()
 		if err != nil {
 			s.faults.report("control", "", err)
-			return
+			continue // those of other lists may be well
 		}
 		s.mu.Lock()
 		for _, id := range chunk {
