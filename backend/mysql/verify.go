@@ -132,8 +132,8 @@ func (q *Queue) verifySchema(ctx context.Context, db querier) error {
 func isVitess(ctx context.Context, db querier) (bool, error) {
 	_, err := db.ExecContext(ctx, stmtShards)
 	switch {
-	case hasNumber(err, errParse):
-		return false, nil
+	case hasNumber(err, errParse): // from behind vtgate where the DSN names a shard, which statements are passed on to
+		return strings.Contains(err.Error(), "vttablet"), nil
 	case err != nil:
 		return false, fmt.Errorf("find out whether the server is vtgate: %w", err)
 	}
