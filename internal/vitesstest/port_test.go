@@ -3,6 +3,7 @@ package vitesstest
 import (
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -42,15 +43,11 @@ func fakeProcess(t *testing.T) (p *Process, healthy *atomic.Bool) {
 		}
 	}))
 	t.Cleanup(server.Close)
-	d, err := newDirectory()
-	if err != nil {
+	d := &directory{path: t.TempDir()} // for no other user, who might not be let pass there
+	if err := os.Mkdir(d.pids(), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := d.remove(); err != nil {
-			t.Error(err)
-		}
-	})
+	var err error
 	if p, err = d.process("fake", "/bin/sh"); err != nil {
 		t.Fatal(err)
 	}
